@@ -110,20 +110,20 @@ const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
 /// How many vague words the comments of each crate hold, and the documents: no count may rise.
 const WORDS: &[(&str, usize)] = &[
     ("documents", 244),
-    ("sinew", 146),
-    ("sinew-config", 67),
-    ("sinew-dialects", 23),
+    ("sinew", 78),
+    ("sinew-config", 22),
+    ("sinew-dialects", 7),
     ("sinew-fs", 5),
     ("sinew-guard", 81),
-    ("sinew-mcp", 39),
-    ("sinew-ops", 93),
+    ("sinew-mcp", 1),
+    ("sinew-ops", 27),
     ("sinew-policy", 6),
     ("sinew-records", 17),
-    ("sinew-runtime", 87),
+    ("sinew-runtime", 15),
     ("sinew-sandbox", 1),
     ("sinew-shell", 3),
     ("sinew-testkit", 13),
-    ("sinew-tool", 79),
+    ("sinew-tool", 12),
     ("xtask", 15),
 ];
 

@@ -1,4 +1,4 @@
-//! The servers that files of MCP clients in a project start.
+//! Parses the MCP client configuration files in a project and the servers that they start.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,31 +7,31 @@ use serde_json::Value;
 
 use crate::jsonc;
 
-/// Where clients look for servers in a project.
+/// The client configuration files in a project.
 pub const FILES: [&str; 5] =
     [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "opencode.json", ".codex/config.toml"];
 
-/// The tables of such files that hold servers by name.
+/// The tables in those files that map server names to servers.
 const TABLES: [&str; 4] = ["mcpServers", "servers", "mcp", "mcp_servers"];
 
 /// A server as a client starts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Its name there.
+    /// The name in the table.
     pub name: String,
-    /// The program and its arguments; empty where it is reached by an address.
+    /// The program and its arguments; empty for a server with a URL.
     pub words: Vec<String>,
-    /// Its variables.
+    /// The environment variables that the client sets.
     pub variables: BTreeMap<String, String>,
-    /// The directory in which it starts, where that is written.
+    /// The working directory, if the file sets one.
     pub dir: Option<String>,
-    /// Whether more variables are in a file that it names.
+    /// Whether the entry names an env file with more variables.
     pub has_env_file: bool,
 }
 
 impl Server {
-    /// Returns whether it may start sinew in a way that is not analysed: by a shell, by another program in front of
-    /// it, with words that only the client expands, or with a file of variables.
+    /// Returns whether it may start sinew in a way that is not analysed:
+    /// by a shell or wrapper program, with client-side expansions, or with an env file.
     pub fn is_unclear(&self) -> bool {
         let at = self.words.iter().position(|word| is_sinew(word));
         let in_front = self.words.iter().take(at.unwrap_or(self.words.len()));
@@ -54,7 +54,7 @@ impl Server {
     }
 }
 
-/// Programs that start what a text or a script says.
+/// Shells, which run a command text or script.
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"];
 
 /// Returns whether a word names the program `sinew`.
@@ -62,7 +62,7 @@ pub fn is_sinew(word: &str) -> bool {
     word.rsplit('/').next() == Some("sinew")
 }
 
-/// Reads the servers of a file. An error says what is wrong and where.
+/// Parses the servers of a file. The error names the place and the reason.
 pub fn servers(path: &Path, text: &str) -> Result<Vec<Server>, String> {
     let tree: Value = if path.extension().is_some_and(|extension| extension == "toml") {
         toml_edit::de::from_str(text).map_err(|error| error.to_string())?
@@ -105,14 +105,13 @@ fn server(name: &str, written: &Value) -> Option<Server> {
     })
 }
 
-/// Returns the variables that a server of sinew gets and that act before sinew runs: those of the dynamic loader, and
-/// `PATH`, which says what program a name means.
+/// Returns a server's variables that act before sinew runs: those of the dynamic loader, and `PATH`.
 pub fn loader_variables(server: &Server) -> Vec<(String, String)> {
     let acts = |name: &str| name.starts_with("LD_") || ["GLIBC_TUNABLES", "PATH"].contains(&name);
     let at = server.words.iter().position(|word| is_sinew(word));
     let at = at.or_else(|| server.is_unclear().then_some(server.words.len()));
     let Some(at) = at else { return Vec::new() };
-    // `env` and its like set variables in front of the program.
+    // Wrappers such as `env` set variables in front of the program.
     let set = server.words.iter().take(at).filter_map(|word| word.split_once('='));
     let variables = server.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let all = variables.chain(set).filter(|(name, _)| acts(name));

@@ -1,13 +1,12 @@
-//! How large one Read may be for a context window, and the other way round.
+//! Converts a model's context window in tokens to the byte limit of one Read, and back.
 
-/// Returns the most bytes of one Read for a model's context: a fifth of it at four bytes a token,
-/// at least 50 KiB and at most 512 KiB.
+/// Returns the byte limit of one Read: a fifth of the context at four bytes a token, 50 to 512 KiB.
 pub(crate) fn reply_bytes_for_context(tokens: u64) -> usize {
     let bytes = tokens.saturating_mul(4) / 5;
     usize::try_from(bytes).unwrap_or(usize::MAX).clamp(50 * 1024, 512 * 1024)
 }
 
-/// Returns the context for which one Read is this large: the other way round, between the bounds.
+/// Returns the context window in tokens for a Read limit: the inverse, within the bounds.
 pub(crate) fn tokens_for_reply(bytes: usize) -> u64 {
     (bytes as u64).saturating_mul(5) / 4
 }

@@ -1,6 +1,6 @@
-//! What was answered for ever: rules in a file of the state directory, one file for the same roots.
+//! Stores permanent approvals as rules, in one file of the state directory for each set of roots.
 //!
-//! The file has the form of the configuration, so whoever wants to be asked again takes a table out of it.
+//! The file has the configuration's format: the user deletes a table to be asked again.
 #![expect(clippy::disallowed_methods, reason = "this is the one place that keeps answers")]
 
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,6 @@ use sinew_tool::{Effects, Kind, ToolError};
 use super::options::RuleOptions;
 use super::{ConfigError, layers, rules};
 
-/// The form of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GrantsFile {
@@ -26,16 +25,16 @@ struct GrantsFile {
     rules: Vec<RuleOptions>,
 }
 
-/// Keeps answers for the same roots.
+/// The permanent approvals for one set of roots.
 #[derive(Debug)]
 pub struct Grants {
     state: PathBuf,
-    /// The real roots, the first one first, which relative patterns begin at.
+    /// The canonical roots in order; relative patterns start at the first.
     roots: Vec<PathBuf>,
 }
 
 impl Grants {
-    /// Returns the answers for some roots. Nothing is opened yet.
+    /// Returns the approvals for some roots, without opening the file.
     pub fn of(state: &Path, roots: &[PathBuf]) -> Self {
         let real = |root: &PathBuf| fs::canonicalize(root).unwrap_or_else(|_| root.clone());
         let mut roots: Vec<PathBuf> = roots.iter().map(real).collect();
@@ -48,14 +47,14 @@ impl Grants {
     fn path(&self) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         for root in &self.roots {
-            // No path holds a NUL.
+            // NUL separates the roots, because no path contains one.
             hasher.update(root.as_os_str().as_bytes()).update(&[0]);
         }
         let name = hasher.finalize().to_hex();
         self.state.join("grants").join(format!("{}.toml", name.get(..16).unwrap_or(&name)))
     }
 
-    /// Returns the rules that were answered so far, each with where it stands.
+    /// Returns the stored rules with their origins.
     pub fn rules(&self) -> Result<Vec<Rule>, ConfigError> {
         let path = self.path();
         let fail = |error: &dyn std::fmt::Display| {
@@ -84,7 +83,7 @@ impl Grants {
         let path = self.path();
         let dir = path.parent().unwrap_or(&self.state);
         fs::create_dir_all(dir)?;
-        // Several processes may keep answers at once.
+        // Several processes may write at once.
         let lock = File::open(dir)?;
         flock(&lock, FlockOperation::LockExclusive)?;
         let text = match layers::read(&path) {
@@ -131,7 +130,6 @@ impl GrantStore for Grants {
     }
 }
 
-/// Returns a rule as it is written.
 fn options_of(rule: &Rule) -> RuleOptions {
     let list = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
     let when = &rule.when;
@@ -195,7 +193,7 @@ mod tests {
         for roots in [&[&other] as &[_], &[&root, &other], &[&other, &root]] {
             assert!(of(roots).rules().expect("no file").is_empty(), "{roots:?}");
         }
-        // A broken file is told with its place, and nothing is lost by the next answer.
+        // A broken file is an error with its place, and the next answer overwrites nothing.
         fs::write(grants.path(), "[[rules]]\nverdict = \"x\"\n").expect("a file");
         let error = grants.rules().expect_err("no verdict").to_string();
         assert!(error.contains(".toml: `rules[0].verdict`"), "{error}");

@@ -1,8 +1,7 @@
-//! Hooks in folders of their own: `HOOK.md` with front matter and the program beside it, or `hook.toml`.
+//! Loads hooks from folders: `HOOK.md` with front matter and the program beside it, or `hook.toml`.
 //!
-//! Front matter is TOML between lines of `+++`, or YAML between lines of `---`. A hook that is read
-//! otherwise than it was meant is worse than none. What cannot be read is an error that names file, line,
-//! column and reason.
+//! Front matter is TOML between lines of `+++`, or YAML between lines of `---`. A misread hook is worse
+//! than none, so a parse error names file, line, column and reason.
 #![expect(
     clippy::disallowed_methods,
     reason = "configuration files are read here and nowhere else"
@@ -21,11 +20,11 @@ use super::options::{HookCommandOptions, HookOptions};
 use super::trust::Content;
 use super::{ConfigError, Origin, hooks, layers};
 
-/// The files that a folder of a hook may have, the first of which counts.
+/// The file names of a hook folder; the first that exists counts.
 const FILES: [&str; 2] = ["HOOK.md", "hook.toml"];
 
 impl Layers {
-    /// Adds the hooks that lie in folders of a directory, if there is one.
+    /// Adds the hooks in the folders of a directory, if it exists.
     pub fn add_hook_folders(&mut self, dir: &Path) -> Result<(), ConfigError> {
         for (path, folder) in files(dir)? {
             let text = layers::read(&path).map_err(|error| fault(&path, "", &error))?;
@@ -34,7 +33,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Leaves out the hooks in folders of a directory: they are programs that run outside the sandbox.
+    /// Leaves out the hooks in the folders of a directory: they would run outside the sandbox.
     pub(super) fn leave_out_hook_folders(&mut self, dir: &Path) -> Result<(), ConfigError> {
         for (path, folder) in files(dir)? {
             let text = layers::read(&path).map_err(|error| fault(&path, "", &error))?;
@@ -45,8 +44,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds the hooks that lie in folders of a project, `.sinew/hooks/NAME`, where it is trusted; says
-    /// that they are left out where it is not. No link is followed to them.
+    /// Adds the hooks of a trusted project, `.sinew/hooks/NAME`, without following symlinks.
+    /// For an untrusted project it warns that they are left out.
     pub fn add_project_hooks(&mut self, project: &Path) -> Result<(), ConfigError> {
         let dir = project.join(".sinew/hooks");
         let is_own = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
@@ -56,7 +55,7 @@ impl Layers {
         let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
         let files = match files(&dir) {
             Ok(files) => files,
-            // A repository does not keep sinew from starting.
+            // An untrusted repository cannot stop sinew from starting.
             Err(error) if self.trusted_project.is_none() => {
                 self.warnings.push(error.to_string());
                 return Ok(());
@@ -78,7 +77,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds the hooks in folders of a project as they are in the content that a person trusts.
+    /// Adds the hooks of a project from the content that the user trusts.
     pub fn add_trusted_hooks(
         &mut self,
         project: &Path,
@@ -107,12 +106,10 @@ impl Layers {
     }
 }
 
-/// Returns the error of a file.
 fn fault(path: &Path, at: &str, why: &dyn std::fmt::Display) -> ConfigError {
     ConfigError(format!("{}{at}: {why}", path.display()))
 }
 
-/// Reads the hook of a file that lies in a folder.
 fn hook_of(path: &Path, text: String, folder: PathBuf) -> Result<HookOptions, ConfigError> {
     let fail = |Fault { line, column, why }| fault(path, &format!(":{line}:{column}"), &why);
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
@@ -136,7 +133,7 @@ fn hook_of(path: &Path, text: String, folder: PathBuf) -> Result<HookOptions, Co
     Ok(hook)
 }
 
-/// Returns an error about a key with the place of the key; where it is missing, that of the file.
+/// Returns an error with the line and column of its key, or of the file if the key is missing.
 fn placed(form: HookFileFormat, text: &str, why: String) -> Fault {
     let key = why.split('`').nth(1).unwrap_or_default();
     let other = ALIASES.iter().find(|(name, _)| *name == key).map_or(key, |(_, alias)| alias);
@@ -149,7 +146,7 @@ fn placed(form: HookFileFormat, text: &str, why: String) -> Fault {
     Fault::at(line, column, why)
 }
 
-/// Returns the line and column of one of some keys of TOML.
+/// Returns the line and column of the first of these TOML keys.
 fn place_of(text: &str, keys: &[&str]) -> Option<(usize, usize)> {
     let document = toml_edit::Document::parse(text).ok()?;
     let mut found = keys.iter().filter_map(|key| document.as_table().key(key)?.span());
@@ -158,10 +155,10 @@ fn place_of(text: &str, keys: &[&str]) -> Option<(usize, usize)> {
     Some((before.matches('\n').count() + 1, line.chars().count() + 1))
 }
 
-/// Keys of a hook that have another name.
+/// Aliases of hook keys.
 const ALIASES: [(&str, &str); 2] = [("tools", "tool_match"), ("paths", "file_match")];
 
-/// Returns the files of a trusted content that have hooks, the first of each folder.
+/// Returns the hook files in a trusted content, one for each folder.
 fn trusted_files(content: &Content) -> Vec<PathBuf> {
     let files = content.hooks();
     let folders: BTreeSet<&Path> = files.iter().filter_map(|(path, _)| path.parent()).collect();
@@ -173,8 +170,8 @@ fn trusted_files(content: &Content) -> Vec<PathBuf> {
     folders.iter().filter(is_hook).filter_map(of).collect()
 }
 
-/// Returns the file of each folder of a directory that has one, by name, and the folder. Only what is not
-/// there is no hook: what cannot be looked at may be one that stops calls.
+/// Returns each hook file of a directory and its folder, sorted by name.
+/// A failed stat other than "not found" is an error, because that hook may block calls.
 fn files(dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, ConfigError> {
     if !is_there(dir)? {
         return Ok(Vec::new());
@@ -188,7 +185,7 @@ fn files(dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, ConfigError> {
     folders.sort();
     let mut found = Vec::new();
     for folder in folders {
-        // A link that leads nowhere is a hook that somebody lost.
+        // A dangling symlink is a lost hook, so it is an error.
         fs::metadata(&folder).map_err(|error| fault(&folder, "", &error))?;
         for name in FILES {
             let path = folder.join(name);
@@ -201,7 +198,7 @@ fn files(dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, ConfigError> {
     Ok(found)
 }
 
-/// Returns whether something is there, be it a link that leads nowhere.
+/// Returns whether a path exists, a dangling symlink included.
 fn is_there(path: &Path) -> Result<bool, ConfigError> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
@@ -210,7 +207,7 @@ fn is_there(path: &Path) -> Result<bool, ConfigError> {
     }
 }
 
-/// Where a file cannot be read, and why.
+/// A parse error with its place.
 #[derive(Debug, PartialEq, Eq)]
 struct Fault {
     line: usize,
@@ -224,14 +221,12 @@ impl Fault {
     }
 }
 
-/// What a hook is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HookFileFormat {
     Toml,
     Yaml,
 }
 
-/// Reads a hook.
 fn read(form: HookFileFormat, text: &str) -> Result<HookOptions, Fault> {
     match form {
         HookFileFormat::Toml => toml_edit::de::from_str(text).map_err(|error| {
@@ -245,7 +240,7 @@ fn read(form: HookFileFormat, text: &str) -> Result<HookOptions, Fault> {
     }
 }
 
-/// Returns the front matter of a file, whose lines have the numbers that they have there.
+/// Returns the front matter of a file, with its line numbers kept.
 fn front_matter(text: &str) -> Result<(HookFileFormat, String), Fault> {
     let mut lines = text.lines().enumerate();
     let fence = lines.next().map(|(_, line)| line.trim_end()).unwrap_or_default();
@@ -276,7 +271,7 @@ fn front_matter(text: &str) -> Result<(HookFileFormat, String), Fault> {
     Err(Fault::at(1, 1, format!("the front matter has no end; write a line of `{fence}` after it")))
 }
 
-/// No hook needs more lines.
+/// The limit of front matter, in lines.
 const MAX_LINES: usize = 1_000;
 
 #[cfg(test)]

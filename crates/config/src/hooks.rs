@@ -1,8 +1,7 @@
-//! Hooks that are programs, from what was written in layers to what is meant.
+//! Merges and validates command hooks from the configuration layers.
 //!
-//! Every layer adds hooks and takes none away. Those that come with a repository are code of whoever
-//! wrote it, so they are left out until the person trusts the project. The tables of other runtimes,
-//! `[[hooks.hooks]]` and `[[hooks.pre_tool_use]]`, are read as if they were `[[hooks]]`.
+//! Layers only add hooks. A repository's hooks are untrusted code, so they are left out until the user
+//! trusts the project. `[[hooks.hooks]]` and `[[hooks.pre_tool_use]]` of other runtimes mean `[[hooks]]`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,7 +19,7 @@ use super::{ConfigError, Origin, env_vars};
 /// The key of hooks.
 pub(super) const KEY: &str = "hooks";
 
-/// The tables of other runtimes, and the event that each of their hooks has.
+/// The tables of other runtimes, and the event of their hooks.
 const TABLES: &[(&str, Option<&str>)] = &[
     ("hooks", None),
     ("pre_tool_use", Some("pre_tool_use")),
@@ -28,16 +27,14 @@ const TABLES: &[(&str, Option<&str>)] = &[
     ("stop", Some("stop")),
 ];
 
-/// The longest that a hook may be allowed to take.
+/// The maximum time-out of a hook.
 const MAX_TIMEOUT_MS: u64 = 60 * 60 * 1_000;
 
-/// The hooks of every layer so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gathered(Vec<(Value, Origin)>);
 
 impl Gathered {
-    /// Adds the hooks of one layer, which are taken out of its tree. Those that nobody trusts are left
-    /// out; returns what to say of that.
+    /// Moves the hooks out of one layer's tree. Untrusted ones are dropped; returns the warning.
     pub(super) fn add(
         &mut self,
         tree: &mut Value,
@@ -57,17 +54,17 @@ impl Gathered {
         warnings
     }
 
-    /// Adds a hook from a folder of its own.
+    /// Adds a hook from a hook folder.
     pub(super) fn add_one(&mut self, hook: Value, origin: Origin) {
         self.0.push((hook, origin));
     }
 
-    /// Puts these in the place of all.
+    /// Replaces all hooks.
     pub(super) fn set(&mut self, written: Value, origin: &Origin) {
         self.0 = listed(written).into_iter().map(|(_, hook)| (hook, origin.clone())).collect();
     }
 
-    /// Returns the hooks as one list, and where each came from.
+    /// Returns the hooks as one list, and the origin of each.
     pub(super) fn merged(self) -> Option<(Value, Vec<Origin>)> {
         let (hooks, origins): (Vec<_>, Vec<_>) = self.0.into_iter().unzip();
         (!hooks.is_empty()).then_some((Value::Array(hooks), origins))
@@ -109,7 +106,7 @@ impl<'de> Deserialize<'de> for HooksOptions {
     }
 }
 
-/// Reads a list of hooks, or tables that hold lists of them.
+/// Deserializes a list of hooks, or tables of such lists.
 struct HookList;
 
 impl<'de> Visitor<'de> for HookList {
@@ -153,13 +150,13 @@ impl<'de> Visitor<'de> for HookList {
     }
 }
 
-/// Reads hooks; the first that cannot be meant is named by its key.
+/// Validates hooks; the error names the key of the first invalid one.
 pub fn read(written: &[HookOptions]) -> Result<Vec<CommandHookSettings>, ConfigError> {
     let hooks = written.iter().enumerate();
     hooks.map(|(at, hook)| read_one(&format!("{KEY}[{at}]"), hook)).collect()
 }
 
-/// Reads the hook that is written under a key.
+/// Validates the hook under a key.
 pub(super) fn read_one(key: &str, hook: &HookOptions) -> Result<CommandHookSettings, ConfigError> {
     let fail = |name: &str, problem: String| {
         Err(ConfigError(if key.is_empty() {
@@ -240,7 +237,7 @@ pub(super) fn read_one(key: &str, hook: &HookOptions) -> Result<CommandHookSetti
 
 type Events = Vec<(HookEvent, &'static str)>;
 
-/// Returns the form that a hook is spoken to in, and its events; else which key is wrong, and why.
+/// Returns a hook's protocol form and events; else the invalid key and the reason.
 fn events(hook: &HookOptions) -> Result<(&'static HookForm, Events), (&'static str, String)> {
     let names: Vec<&str> = hook.event.iter().chain(&hook.events).map(String::as_str).collect();
     let key = if hook.event.is_some() { "event" } else { "events" };
@@ -272,7 +269,7 @@ fn events(hook: &HookOptions) -> Result<(&'static HookForm, Events), (&'static s
     };
     let mut events = Events::new();
     for name in names {
-        // Names of events that the form has not are those of another one.
+        // Event names that this form lacks belong to another form.
         let own = form.events.iter().find(|known| known.name == name);
         let known = match own {
             Some(own) => own.event.map(|event| (event, own.name)),
@@ -323,7 +320,7 @@ fn command(form: &HookForm, hook: &HookOptions) -> Result<HookCommand, String> {
     }
 }
 
-/// Returns the name of a hook that says none.
+/// Returns the default name of a hook.
 fn name_of(command: &HookCommand) -> String {
     let first = match command {
         HookCommand::Argv(words) => words.first().cloned().unwrap_or_default(),
@@ -332,7 +329,7 @@ fn name_of(command: &HookCommand) -> String {
     first.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// Returns patterns of tools, with the operations that names of tools stand for.
+/// Returns tool patterns, with operations in place of the tool names that mean them.
 fn tools(written: &[String]) -> Vec<String> {
     let mut all = written.to_vec();
     let operations = sinew_dialects::operations(written);
@@ -340,7 +337,7 @@ fn tools(written: &[String]) -> Vec<String> {
     all
 }
 
-/// Returns what keeps a hook from doing what somebody may expect of it, in words for people.
+/// Returns warnings about a hook that may not do what its author expects.
 pub fn warnings(hook: &HookOptions, origin: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     let names = sinew_dialects::names();
@@ -366,8 +363,8 @@ pub fn warnings(hook: &HookOptions, origin: &str) -> Vec<String> {
     warnings
 }
 
-/// Returns why a hook does not run here. A client can take variables and `PATH` away, so a hook that requires them
-/// stays where a client started this process.
+/// Returns why a hook does not run here. A client can remove variables and `PATH`, so under a client a hook
+/// that requires them stays.
 pub fn unmet(requires: &HookRequiresOptions, by_client: bool) -> Option<String> {
     if !requires.os.is_empty() && !requires.os.iter().any(|os| os == "linux") {
         return Some(format!("it is for {}", requires.os.join(", ")));
@@ -378,7 +375,7 @@ pub fn unmet(requires: &HookRequiresOptions, by_client: bool) -> Option<String> 
     absent(requires).filter(|_| !by_client)
 }
 
-/// Returns the variable or program that a hook requires and this process does not have.
+/// Returns the required variable or program that this process lacks.
 pub fn absent(requires: &HookRequiresOptions) -> Option<String> {
     let set: Vec<_> = env_vars::all().map(|(name, _)| name).collect();
     if let Some(name) = requires.env.iter().find(|name| !set.iter().any(|set| *set == ***name)) {
@@ -388,7 +385,7 @@ pub fn absent(requires: &HookRequiresOptions) -> Option<String> {
     missing.map(|name| format!("there is no program `{name}` in PATH"))
 }
 
-/// Returns the hooks that one value means, where its key is theirs.
+/// Returns the hooks in a value if its key is a hooks key.
 pub(super) fn under(key: &str, value: &Value) -> Option<Value> {
     let rest = key.strip_prefix(KEY)?;
     match rest.strip_prefix('.') {
@@ -403,7 +400,7 @@ pub(super) fn key_in(error: &ConfigError) -> Option<&str> {
     error.0.get(1..key.len() + 2)
 }
 
-/// Checks hooks as a file wrote them; one that cannot be meant is named by the key that it has there.
+/// Validates the hooks of one file; the error names the key in that file.
 pub(super) fn check(tree: &Value) -> Result<(), ConfigError> {
     for (key, hook) in listed(tree.get(KEY).cloned().unwrap_or_default()) {
         let hook = serde_json::from_value(hook)
@@ -413,7 +410,7 @@ pub(super) fn check(tree: &Value) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Returns a hook as a layer has it.
+/// Returns a hook as a layer value.
 pub(super) fn as_written(hook: &HookOptions) -> Value {
     serde_json::to_value(hook).unwrap_or_else(|_| Value::Object(Map::new()))
 }

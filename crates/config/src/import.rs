@@ -1,7 +1,7 @@
-//! Permissions of other programs, in the form of the configuration.
+//! Imports permissions of other programs as sinew options.
 //!
-//! Each form is a function from text to options and notes. What cannot be said here as strictly as there is
-//! left out where it allows, said more strictly where it holds something back, and noted either way.
+//! Each form maps text to options and notes. Where no exact rule exists, an allow rule is left out and a
+//! restriction becomes stricter; a note records either.
 
 mod agentos;
 mod aionrs;
@@ -36,12 +36,12 @@ pub enum Form {
     Mcp,
 }
 
-/// What permissions come to.
+/// The result of an import.
 #[derive(Debug, Default, PartialEq)]
 pub struct Imported {
-    /// What could be carried over.
+    /// The imported options.
     pub options: Options,
-    /// What could not, and what is stricter than it was.
+    /// Notes on entries that were left out or became stricter.
     pub notes: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Imported {
         }
     }
 
-    /// Adds a rule. One of the same twice says nothing more.
+    /// Adds a rule unless it is a duplicate.
     fn rule(&mut self, rule: RuleOptions) {
         let rules = self.options.rules.get_or_insert_default();
         if !rules.contains(&rule) {
@@ -62,7 +62,7 @@ impl Imported {
     }
 }
 
-/// Reads permissions. An error says what is wrong, and where.
+/// Parses permissions. The error names the place and the reason.
 pub fn read(form: Form, file: &Path, text: &str, home: Option<&Path>) -> Result<Imported, String> {
     if form == Form::Mcp {
         return mcp::read(file, text);
@@ -83,7 +83,7 @@ pub fn read(form: Form, file: &Path, text: &str, home: Option<&Path>) -> Result<
     }
 }
 
-/// Returns the texts of a list; nothing where there is no list. What else stands in it is an error.
+/// Returns the strings of a list, or `None` without a list. Any other element is an error.
 fn texts(tree: &Value, key: &str) -> Result<Option<Vec<String>>, String> {
     let Some(list) = tree.get(key) else { return Ok(None) };
     let wrong = || format!("`{key}` must be a list of texts, not {list}");
@@ -94,14 +94,13 @@ fn texts(tree: &Value, key: &str) -> Result<Option<Vec<String>>, String> {
         .map(Some)
 }
 
-/// Returns a rule for tools.
 fn rule(verdict: &str, tools: &[&str]) -> RuleOptions {
     let tools = tools.iter().map(ToString::to_string).collect::<Vec<_>>();
     let tools = (!tools.is_empty()).then_some(tools);
     RuleOptions { verdict: verdict.to_owned(), tools, ..RuleOptions::default() }
 }
 
-/// Returns whether some tool here has a name, in which `*` may stand.
+/// Returns whether a tool of sinew matches a name, in which `*` is a wildcard.
 fn is_known(name: &str) -> bool {
     sinew_dialects::names().iter().any(|known| sinew_tool::tool_matches(name, known))
 }

@@ -1,16 +1,16 @@
-//! JSON with comments and commas before the end of a list, as people write settings.
+//! Parses JSONC: JSON with comments and trailing commas.
 
 use serde_json::Value;
 
-/// Reads a text. An error names its line and column there.
+/// Parses a text. The error has the line and column in it.
 pub fn read(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(&plain(text.strip_prefix('\u{feff}').unwrap_or(text)))
 }
 
-/// Puts blanks in the place of what plain JSON does not have, so that every place stays where it is.
+/// Replaces comments and trailing commas with blanks, which keeps lines and columns.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    // Where a comma is that follows a value and that nothing but blanks have followed since.
+    // The position of a comma after a value, while only blanks follow it.
     let mut comma = None;
     let mut follows_value = false;
     let mut rest = text.chars().peekable();
@@ -69,7 +69,6 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// Returns a blank that is as wide in a line, or ends it.
 fn blank(c: char) -> char {
     if c == '\n' { '\n' } else { ' ' }
 }

@@ -1,4 +1,4 @@
-//! Layers of configuration, and where each value came from.
+//! Reads and merges the configuration layers, and records the origin of each value.
 #![expect(
     clippy::disallowed_methods,
     reason = "configuration files are read here and nowhere else"
@@ -24,12 +24,12 @@ use sinew_guard::{Layer, Rule, RuleOrigin};
 use self::tighten::tightened;
 use super::{ConfigError, Options, hooks, rules, serve};
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The built-in defaults.
     Default,
-    /// A file, the line where that is known, and who wrote it.
+    /// A file, the line if known, and the layer.
     File(PathBuf, Option<usize>, Layer),
     /// An environment variable.
     Variable(&'static str),
@@ -50,7 +50,7 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// Returns who wrote it.
+    /// Returns the layer.
     pub fn layer(&self) -> Layer {
         match self {
             Self::Default => Layer::BuiltIn,
@@ -59,7 +59,7 @@ impl Origin {
         }
     }
 
-    /// Returns it as rules name where they stand.
+    /// Returns the origin in the form that rules carry.
     pub fn of_rule(&self) -> RuleOrigin {
         RuleOrigin { layer: self.layer(), place: self.to_string() }
     }
@@ -69,84 +69,84 @@ impl Origin {
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     values: BTreeMap<String, (Value, Origin)>,
-    /// What holds where no layer after the system's file says anything.
+    /// The values after the system's file, before later layers.
     of_system: BTreeMap<String, (Value, Origin)>,
-    /// Where each rule came from.
+    /// The origin of each rule.
     rules: Vec<Origin>,
     lists: Vec<ToolList>,
     pub(super) hooks: hooks::Gathered,
-    /// The project whose files may bring programs that run, where the person trusts one.
+    /// The project that the user trusts to bring programs that run.
     pub(super) trusted_project: Option<PathBuf>,
     pub(super) warnings: Vec<String>,
     pub(super) left_out: Vec<LeftOut>,
-    /// The current directory, where what this process was told may come out of a repository.
+    /// The current directory, if the arguments may come from a repository.
     held: Option<PathBuf>,
-    /// The home directories that roots of such arguments may not hold.
+    /// The home directories that the roots in such arguments may not contain.
     homes: Vec<PathBuf>,
 }
 
-/// A value that was not taken because its layer can only tighten.
+/// A value that was dropped because its layer can only tighten.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeftOut {
     /// The key.
     pub key: String,
-    /// What was written there; of a list only what was not taken.
+    /// The value; of a list only the dropped elements.
     pub value: Value,
-    /// Where it stands.
+    /// The origin.
     pub origin: Origin,
 }
 
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, value, .. } = self;
-        // Where a rule stands says nothing of what it does.
+        // The index of a rule says nothing about its effect.
         write!(f, "{}={value}", key.split('[').next().unwrap_or(key))
     }
 }
 
-/// A list of `tools.policy`, as one layer wrote it.
+/// The `tools.policy` list of one layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolList {
-    /// Whether its tools are denied, or all but its tools.
+    /// Whether it is a deny list; otherwise it is an allow list.
     pub denies: bool,
-    /// The names, in which `*` stands for any run of characters.
+    /// The names, in which `*` matches any run of characters.
     pub names: Vec<String>,
-    /// Where it stands.
+    /// The origin.
     pub origin: Origin,
 }
 
-/// The merged configuration as options, with what was left out.
+/// The merged configuration as options, with warnings and dropped values.
 #[derive(Debug, Clone)]
 pub struct Layered {
-    /// What is meant.
+    /// The merged options.
     pub options: Options,
-    /// Where each value came from, by key.
+    /// Each value and its origin, by key.
     pub origins: BTreeMap<String, (Value, Origin)>,
-    /// Where each rule came from.
+    /// The origin of each rule.
     pub rules: Vec<Origin>,
-    /// The lists of `tools.policy`, one for each layer that has one.
+    /// The `tools.policy` lists of all layers.
     pub lists: Vec<ToolList>,
-    /// Where each hook came from.
+    /// The origin of each hook.
     pub hooks: Vec<Origin>,
-    /// What was left out, in words for people.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// What layers that can only tighten would have loosened.
+    /// The dropped values of layers that can only tighten.
     pub left_out: Vec<LeftOut>,
-    /// The project whose files count as the person's own: the first root but for what its own file says.
+    /// The trusted project: the first root, ignoring the project's own file.
     pub trusted_project: Option<PathBuf>,
-    /// Whether the system's file keeps people from trusting projects and arguments.
+    /// Whether the system's file forbids trusting projects and arguments.
     pub keeps_from_trusting: bool,
-    /// Whether the system's file keeps rules and answers for ever of everybody else from allowing calls.
+    /// Whether the system's file forbids allow rules and permanent approvals of other layers.
     pub keeps_from_allowing: bool,
 }
 
 impl Layered {
-    /// Returns what of the arguments and variables of this process was left out.
+    /// Returns the dropped values of this process's arguments and variables.
     pub fn unconfirmed(&self) -> impl Iterator<Item = &LeftOut> {
         self.left_out.iter().filter(|left| left.origin.layer() == Layer::Session)
     }
 
-    /// Puts before an error where the value of the key that it names came from.
+    /// Prefixes an error with the origin of the key that it names.
     pub fn located(&self, error: ConfigError) -> ConfigError {
         let named = |key: &&String| error.0.contains(&format!("`{key}"));
         let longest = self.origins.keys().filter(named).max_by_key(|key| key.len());
@@ -156,8 +156,7 @@ impl Layered {
         }
     }
 
-    /// Adds a warning for each name in the policy that stands for no tool: a rule with a slip of the
-    /// pen would hold nothing back.
+    /// Adds a warning for each policy name that matches no tool: a rule with a typo restricts nothing.
     pub fn warn_of_unknown_tools(&mut self) {
         let known = sinew_dialects::names();
         let is_known =
@@ -180,13 +179,12 @@ impl Layered {
         }
     }
 
-    /// Returns what is meant by the rules of every layer.
+    /// Returns the validated rules of every layer.
     pub fn all_rules(&self) -> Result<Vec<Arc<Rule>>, ConfigError> {
         Ok(rules::of_layers(self)?.into_iter().map(Arc::new).collect())
     }
 
-    /// Looks for words of `serve` that mean no tool: a warning, or an error where somebody wrote
-    /// them for this process.
+    /// Checks `serve` for words that match no tool: an error if a flag set them, else a warning.
     pub fn check_served(&mut self) -> Result<(), ConfigError> {
         let Some((value, origin)) = self.origins.get("serve") else { return Ok(()) };
         for word in words(value).into_iter().filter(|word| !serve::is_known(word)) {
@@ -200,7 +198,7 @@ impl Layered {
     }
 }
 
-/// Says that a word of a list names no tool, and what may have been meant.
+/// Returns the message for an unknown tool name, with a suggestion.
 fn unknown(key: &str, word: &str) -> String {
     let known = sinew_dialects::names();
     let nearest = sinew_runtime::nearest(word, known.iter().map(String::as_str));
@@ -212,28 +210,25 @@ fn unknown(key: &str, word: &str) -> String {
     format!("`{key}` names no tool: `{word}`; {meant}")
 }
 
-/// Where the system's configuration lies.
+/// The path of the system's configuration.
 pub const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
-/// A configuration file larger than this is a mistake.
+/// The size limit of a configuration file.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
-/// Where a project keeps what is for sinew.
+/// The directory for sinew's files in a project.
 pub(super) const PROJECT_DIR: &str = ".sinew";
-/// The name of a project's configuration there.
+/// The name of a project's configuration in it.
 pub(super) const PROJECT_FILE: &str = "config.toml";
-/// The file of a directory of the user's configuration, and the folders of hooks in it.
+/// The names of the file and of the hooks directory in the user's configuration directory.
 const USER_FILE: &str = "config.toml";
 const HOOKS_DIR: &str = "hooks";
-/// The key of the rules.
 const RULES: &str = "rules";
-/// The key of the list of tools that may not be used.
 const DENIED: &str = "tools.policy.deny";
-/// The key of the list of tools that alone may be used.
 const ALLOWED: &str = "tools.policy.allow";
-/// The key that says whether arguments and variables count as they are given.
+/// The key that lets arguments and variables loosen.
 const TRUST_ARGUMENTS: &str = "mcp.trust_arguments";
-/// The key of the floor that keeps people from trusting.
+/// The floor key that forbids trusting.
 const MANAGED_TRUST: &str = "managed.trust";
-/// What the keys of the floor begin with.
+/// The prefix of the floor keys.
 const MANAGED: &str = "managed.";
 
 impl Layers {
@@ -247,8 +242,8 @@ impl Layers {
         Ok(layers)
     }
 
-    /// Adds a file that may loosen: the system's, the person's or one that was named. `required`
-    /// says whether it must exist.
+    /// Adds a file that may loosen: the system's, the user's or a `--config` file. A missing one is an error
+    /// if `required`.
     pub fn add_file(
         &mut self,
         path: &Path,
@@ -263,20 +258,20 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds a directory of the user's configuration: its file and its folders of hooks.
+    /// Adds a user configuration directory: its file and its hook folders.
     pub fn add_user_dir(&mut self, dir: &Path) -> Result<(), ConfigError> {
         self.add_file(&dir.join(USER_FILE), Layer::User, false)?;
         self.add_hook_folders(&dir.join(HOOKS_DIR))
     }
 
-    /// Adds the text of a file that was named.
+    /// Adds the text of a `--config` file.
     pub fn add_named(&mut self, path: &Path, text: String) -> Result<(), ConfigError> {
         self.add_read(path, Ok(text), true, self.source(Layer::Session))
     }
 
-    /// From here on arguments and variables can only tighten, because they may come out of a repository,
-    /// unless the person's or the system's file trusts them.
-    /// Neither does a home directory become a root that way, nor what lies above it.
+    /// Makes arguments and variables only tighten from here on, because they may come from a repository.
+    ///
+    /// The user's or the system's file can trust them. A home directory or its ancestor never becomes a root.
     pub fn hold_arguments(&mut self, current: &Path, homes: Vec<PathBuf>) {
         let trusts = self.values.get(TRUST_ARGUMENTS);
         let trusts = trusts.is_some_and(|(value, origin)| {
@@ -286,7 +281,7 @@ impl Layers {
         self.homes = homes;
     }
 
-    /// Returns whether the system's file lets people trust projects and arguments.
+    /// Returns whether the system's file lets the user trust projects and arguments.
     pub fn may_trust(&self) -> bool {
         self.values.get(MANAGED_TRUST).is_none_or(|(value, _)| *value != Value::Bool(false))
     }
@@ -304,20 +299,19 @@ impl Layers {
         Source { layer, tighten }
     }
 
-    /// Adds the project's file, `.sinew/config.toml`, which comes with the repository: it can only
-    /// tighten, and no link is followed to it.
+    /// Adds the project's `.sinew/config.toml`. It can only tighten, and is not read through a symlink.
     pub fn add_project_file(&mut self, project: &Path) -> Result<(), ConfigError> {
         let path = project.join(PROJECT_DIR).join(PROJECT_FILE);
         let source = Source { layer: Layer::Project, tighten: Tighten::Only };
         self.add_read(&path, read_beneath(project), false, source)
     }
 
-    /// Lets what comes with the project bring programs that run, since the person has read them.
+    /// Lets the project bring programs that run, since the user has reviewed them.
     pub fn trust_project(&mut self, project: &Path) {
         self.trusted_project = Some(project.to_owned());
     }
 
-    /// Adds the text of a project's file that a person trusts as it is: it counts like the person's own.
+    /// Adds the text of a trusted project's file, which counts like the user's own.
     pub fn add_trusted_project(&mut self, project: &Path, text: String) -> Result<(), ConfigError> {
         let path = project.join(PROJECT_DIR).join(PROJECT_FILE);
         self.add_read(&path, Ok(text), true, self.source(Layer::Project))
@@ -338,7 +332,7 @@ impl Layers {
         self.add_one(key, value, &|_| origin.clone(), source);
     }
 
-    /// Adds one value after a look at whether there is such a key and whether it takes the value.
+    /// Adds one value, or returns an error for an unknown key or an invalid value.
     fn set_checked(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
         let mut tree = Map::new();
         insert(&mut tree, key, value.clone());
@@ -352,7 +346,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds `key=value` as written after `--set`; the value is TOML, or a text where it is not.
+    /// Adds a `--set` argument `key=value`; a value that is not TOML is a string.
     pub fn set_written(&mut self, written: &str, origin: Origin) -> Result<(), ConfigError> {
         let (key, value) = written.split_once('=').ok_or_else(|| {
             ConfigError(format!("{origin}: write it as key=value, not `{written}`"))
@@ -365,7 +359,7 @@ impl Layers {
         self.set_checked(key.trim(), value, origin)
     }
 
-    /// Returns the merged configuration, checked as a whole.
+    /// Returns the merged and validated configuration.
     pub fn merge(mut self) -> Result<Layered, ConfigError> {
         let keeps_from_allowing = floor::hold(&mut self)?;
         let mut origins = Vec::new();
@@ -499,7 +493,7 @@ impl Layers {
         let old = self.values.get(key).map(|(old, _)| old);
         let value = match (key, source.tighten) {
             _ if ADDED.contains(&key) => Some(added(old, value)),
-            // It stands among the lists, and what is shown stays what the person wrote.
+            // It joins the lists; the value shown stays the user's.
             (ALLOWED, Tighten::Only | Tighten::Arguments)
                 if old.is_some_and(|old| !words(old).is_empty()) =>
             {
@@ -523,7 +517,7 @@ impl Layers {
         }
     }
 
-    /// Leaves out what would loosen, with a warning that says what to do where that is known here.
+    /// Drops a value that would loosen, with a warning and, if known, what to do.
     fn leave_out(&mut self, key: String, value: Value, origin: Origin, tighten: Tighten) {
         let is_rule = key.starts_with(RULES);
         if tighten == Tighten::Only {
@@ -537,8 +531,7 @@ impl Layers {
         self.left_out.push(LeftOut { key, value, origin });
     }
 
-    /// Adds rules to those of the layers before: the strongest verdict counts, so no layer takes one away.
-    /// Of a project's own, those that allow are left out.
+    /// Appends rules. The strongest verdict counts, so no layer removes one. Drops a project's allow rules.
     fn add_rules(&mut self, value: Value, origin: &dyn Fn(&str) -> Origin, tighten: Tighten) {
         let Value::Array(written) = value else { return };
         let (old, mut origins) = (self.values.get(RULES), self.rules.clone());
@@ -561,10 +554,9 @@ impl Layers {
     }
 }
 
-/// Lists to which every layer adds, because what is denied adds up.
+/// Deny lists, to which every layer appends.
 const ADDED: [&str; 2] = ["tools.fs.deny_paths", DENIED];
 
-/// Returns a list with another one behind it.
 fn added(old: Option<&Value>, new: Value) -> Value {
     let mut all = old.and_then(Value::as_array).cloned().unwrap_or_default();
     let new = new.as_array().into_iter().flatten().filter(|one| !all.contains(one));
@@ -573,12 +565,10 @@ fn added(old: Option<&Value>, new: Value) -> Value {
     Value::Array(all)
 }
 
-/// Checks what can be wrong with rules.
 fn check_rules(options: &Options) -> Result<(), ConfigError> {
     rules::read(options.rules.as_deref().unwrap_or_default()).map(|_| ())
 }
 
-/// Who wrote a layer, and whether it can only tighten.
 #[derive(Debug, Clone, Copy)]
 struct Source {
     layer: Layer,
@@ -587,26 +577,23 @@ struct Source {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tighten {
-    /// It counts as it is.
     No,
-    /// It comes with a repository.
+    /// A project's file.
     Only,
-    /// It may come out of a repository: what a client starts the server with.
+    /// A client's start line, which may come from a repository.
     Arguments,
 }
 
-/// Returns the words of a list.
 fn words(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Returns whether an error says that there is no such file, also where a part of its path is a file.
+/// Returns whether an error means a missing file: ENOENT or ENOTDIR.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Returns whether a file, or the directory that holds it, is a link that leads nowhere: rules that somebody
-/// lost are not rules that nobody wrote.
+/// Returns whether a file or its parent is a dangling symlink: lost rules must not count as no rules.
 fn is_lost(path: &Path) -> bool {
     let leads_nowhere = |path: &Path| {
         let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
@@ -615,15 +602,14 @@ fn is_lost(path: &Path) -> bool {
     leads_nowhere(path) || path.parent().is_some_and(leads_nowhere)
 }
 
-/// Reads a configuration file: regular, and not larger than it may be.
+/// Reads a configuration file, which must be regular and within the size limit.
 pub fn read(path: &Path) -> io::Result<String> {
     let mut options = fs::OpenOptions::new();
     let nonblocking = OFlags::NONBLOCK.bits();
     text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)
 }
 
-/// Reads the configuration file of a project. It comes with the repository, which must not choose
-/// another file to be read in its place: the words of an error would tell what is in that one.
+/// Reads a project's configuration without following symlinks: a parse error would reveal the target's text.
 pub(super) fn read_beneath(project: &Path) -> io::Result<String> {
     let by_name = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let project = rustix::fs::open(project, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -640,7 +626,6 @@ pub(super) fn read_beneath(project: &Path) -> io::Result<String> {
     }
 }
 
-/// Reads an open configuration file.
 fn text_of(file: fs::File) -> io::Result<String> {
     let meta = file.metadata()?;
     if !meta.is_file() {
@@ -700,7 +685,7 @@ pub(super) fn lines_of_rules(text: &str) -> Vec<usize> {
     (0..).map_while(line).collect()
 }
 
-/// Puts the file before an error about rules, with the line and column of the key that it names.
+/// Prefixes an error about rules with the file, line and column of its key.
 pub(super) fn placed(path: &Path, text: &str, error: ConfigError) -> ConfigError {
     let key = error.0.split('`').find(|part| part.starts_with(RULES));
     let at = key.and_then(|key| place_of(text, key));
@@ -708,7 +693,7 @@ pub(super) fn placed(path: &Path, text: &str, error: ConfigError) -> ConfigError
     ConfigError(format!("{}{at}: {}", path.display(), error.0.trim_end()))
 }
 
-/// Returns the line and column of the value of a key, or of what holds it where it is not written.
+/// Returns the line and column of a key's value, or of its parent if it is missing.
 fn place_of(text: &str, key: &str) -> Option<(usize, usize)> {
     let document = toml_edit::Document::parse(text).ok()?;
     let mut item = document.as_item();
@@ -906,7 +891,6 @@ mod tests {
         assert!(place.is_some_and(|place| place.ends_with("own.toml:2")), "an inline rule");
     }
 
-    /// Adds the file of a project that `lay_out` made.
     fn added(lay_out: impl Fn(&Path, &Path)) -> Result<Layered, String> {
         let dir = tempfile::tempdir().expect("a directory");
         let (project, other) = (dir.path().join("project"), dir.path().join("other"));
@@ -919,7 +903,7 @@ mod tests {
         Ok(layers.merge().expect("it merges"))
     }
 
-    /// The first line of any file could be read in the error of a configuration that links to it.
+    /// The error of a symlinked configuration would reveal the first line of the target.
     #[test]
     fn a_project_cannot_link_to_another_file() {
         let link = |to: &Path, at: PathBuf| std::os::unix::fs::symlink(to, at).expect("a link");
@@ -977,7 +961,7 @@ mod tests {
     const LOOSE: Source = Source { layer: Layer::User, tighten: Tighten::No };
     const STRICT: Source = Source { layer: Layer::Project, tighten: Tighten::Only };
 
-    /// Lines of a configuration, right and wrong ones.
+    /// Valid and invalid configuration lines.
     const LINES: &[&str] = &[
         "read_only = true",
         "read_only = false",
@@ -1046,7 +1030,7 @@ mod tests {
             }
         }
 
-        /// Whatever a project writes, what was strict before is as strict after.
+        /// No project file makes any value less strict.
         #[test]
         fn no_project_loosens(lines in prop::collection::vec(prop::sample::select(LINES), 0..6)) {
             let mut layers = Layers::with_defaults().expect("defaults");

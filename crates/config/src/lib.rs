@@ -1,9 +1,8 @@
-//! Configuration: what was written in layers becomes what is meant.
+//! Merges configuration layers into checked settings, and records the origin of each value.
 //!
-//! Layers, weakest first: built-in defaults, the system's file, the person's file, the project's
-//! file, `--config`, environment, flags. Every value remembers where it came from. The project's
-//! file comes with the repository, so it can only tighten: what would loosen is left out and named, until a
-//! person [trusts](trust) what the project holds. The same goes for what a client starts the server with.
+//! Layers, weakest first: defaults, system file, user file, project file, `--config`, environment, flags.
+//! The project's file and a client's start line may come from a repository, so they can only tighten.
+//! A value that would loosen is left out with a warning, until the user [trusts](trust) it.
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +39,7 @@ pub use settings::{
     LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings, WebhookSettings,
 };
 
-/// A configuration that cannot be used: where, and what to do.
+/// An invalid configuration: the place, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);

@@ -1,4 +1,4 @@
-//! The reference of the configuration, written from the documentation of [`Options`].
+//! Generates the configuration reference from the documentation of [`Options`].
 
 use std::fmt::Write as _;
 
@@ -80,7 +80,7 @@ fn table(page: &mut String, prefix: &str, object: &Value, schema: &Value, defaul
     }
 }
 
-/// Returns the object that an optional table refers to.
+/// Resolves the schema reference of an optional table.
 fn referred<'a>(property: &Value, schema: &'a Value) -> Option<&'a Value> {
     let any = property.get("anyOf")?.as_array()?;
     let reference = any.iter().find_map(|choice| choice.get("$ref")?.as_str())?;

@@ -1,4 +1,4 @@
-//! Rules, from what was written to what is meant.
+//! Validates rules from the configuration and warns of rules without effect.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use sinew_tool::{Effects, Verdict, name_matches, shown, tool_matches};
 use super::options::{ConditionOptions, RuleOptions};
 use super::{ConfigError, Layered, Options, ToolList, layers};
 
-/// Reads rules; the first that cannot be meant is named by its key.
+/// Validates rules; the error names the key of the first invalid one.
 pub fn read(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigError> {
     written.iter().enumerate().map(|(at, rule)| read_one(&format!("rules[{at}]"), rule)).collect()
 }
@@ -57,7 +57,6 @@ fn read_one(key: &str, written: &RuleOptions) -> Result<Rule, ConfigError> {
     }))
 }
 
-/// Reads which calls are meant.
 fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigError> {
     let ConditionOptions { tools, effects, agents, paths, command, hosts } = written;
     for (name, list) in [
@@ -67,7 +66,7 @@ fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigE
         ("paths", paths),
         ("hosts", hosts),
     ] {
-        // A list that is empty would mean every call.
+        // An empty list would match every call.
         if list.as_ref().is_some_and(Vec::is_empty) {
             return Err(ConfigError(format!("`{key}.{name}` is empty; leave it out or name some")));
         }
@@ -111,7 +110,7 @@ fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigE
     })
 }
 
-/// Reads the pattern of a host: a name or an address, `*.` before a name, or `*`.
+/// Validates a host pattern: a name or an address, `*.` before a name, or `*`.
 fn host_pattern(key: &str, written: &str) -> Result<String, ConfigError> {
     let name = written.strip_prefix("*.").unwrap_or(written);
     let is_name =
@@ -126,7 +125,7 @@ fn host_pattern(key: &str, written: &str) -> Result<String, ConfigError> {
     }
 }
 
-/// Returns the rules of every layer, each with where it stands.
+/// Returns the rules of every layer with their origins.
 pub(super) fn of_layers(layered: &Layered) -> Result<Vec<Rule>, ConfigError> {
     let written = layered.options.rules.as_deref().unwrap_or_default();
     let mut rules = read(written)?;
@@ -147,7 +146,7 @@ pub(super) fn of_layers(layered: &Layered) -> Result<Vec<Rule>, ConfigError> {
 }
 
 impl Layered {
-    /// Adds a warning for each rule that means just what a stronger one means: it changes nothing.
+    /// Adds a warning for each rule without effect, because a stronger one has the same conditions.
     pub fn warn_of_contradictions(&mut self) {
         let rules = self.options.rules.as_deref().unwrap_or_default();
         let strength = |rule: &RuleOptions| {
@@ -180,7 +179,7 @@ impl Layered {
 }
 
 impl Layered {
-    /// Adds a warning for each rule that can mean nothing: what it is meant to hold back it does not.
+    /// Adds a warning for each rule that can match no call, so that it restricts nothing.
     pub fn warn_of_idle_rules(&mut self, roots: &[PathBuf]) {
         let rules = self.options.rules.as_deref().unwrap_or_default();
         let mut warnings = Vec::new();
@@ -200,7 +199,7 @@ impl Layered {
     }
 }
 
-/// Returns why a condition can mean no call.
+/// Returns why a condition can match no call.
 fn idle(when: &ConditionOptions) -> Option<String> {
     if when.hosts.is_some() {
         return Some(String::from("no tool names hosts yet; commands have `run.network`"));
@@ -223,7 +222,7 @@ fn idle(when: &ConditionOptions) -> Option<String> {
         .then(|| String::from("none of its tools runs a command"))
 }
 
-/// Returns why no tool that is meant has an effect that is.
+/// Returns why none of the matched tools has one of the effects.
 fn idle_effects(when: &ConditionOptions) -> Option<String> {
     let effects = when.effects.iter().flatten().filter_map(|name| Effects::of_name(name));
     let effects = effects.reduce(|all, one| all | one)?;
@@ -234,11 +233,11 @@ fn idle_effects(when: &ConditionOptions) -> Option<String> {
         named.as_ref().is_none_or(|named| named.iter().any(fits))
     };
     let mut meant = tools.filter(|tool| is_meant(tool.operation())).peekable();
-    // Of a tool that is not known here nothing is known.
+    // The effects of an unknown tool are unknown.
     meant.peek()?;
     let has_one = meant.any(|tool| {
         let runs = tool.facts().effects.contains(Effects::EXECUTE);
-        // What a command reaches is up to the sandbox.
+        // The sandbox decides whether a command reaches the network.
         tool.facts().effects.intersects(effects) || (runs && effects.intersects(Effects::NETWORK))
     });
     (!has_one).then(|| match named {
@@ -247,7 +246,7 @@ fn idle_effects(when: &ConditionOptions) -> Option<String> {
     })
 }
 
-/// Returns why nothing is left of a rule.
+/// Returns why exceptions leave nothing of a rule.
 fn idle_but(rule: &RuleOptions) -> Option<String> {
     let is_whole = |but: &&ConditionOptions| {
         let is_plain = but.effects.is_none()
@@ -262,19 +261,19 @@ fn idle_but(rule: &RuleOptions) -> Option<String> {
     but.map(|_| String::from("an exception takes all of it away"))
 }
 
-/// Returns why an exception can except no call, where that is not what its rule says of itself.
+/// Returns why an exception can match no call, unless the same reason applies to its rule.
 fn idle_exception(but: &ConditionOptions) -> Option<String> {
     let why = but.command.is_some().then(|| idle(but)).flatten()?;
     Some(format!("one of its exceptions cannot hold: {why}"))
 }
 
-/// Returns the sign by which a shell tells commands apart, where a word is one or ends with one.
+/// Returns the shell command separator that a word is or ends with.
 fn sign_of_shell(word: &str) -> Option<&str> {
     let alone = ["&&", "||", "&", ";", "<", ">", ">>", "2>", "|&"];
     alone.into_iter().find(|sign| *sign == word).or_else(|| word.ends_with(';').then_some(";"))
 }
 
-/// Returns whether a pattern names a tool that runs commands, or one that is not known here.
+/// Returns whether a pattern matches a tool that runs commands, or only unknown tools.
 fn runs_commands(pattern: &str) -> bool {
     let tools = sinew_dialects::tools();
     let mut named = tools
@@ -286,7 +285,7 @@ fn runs_commands(pattern: &str) -> bool {
 }
 
 impl Layered {
-    /// Returns a list that denies all tools of a rule that denies less.
+    /// Returns a list that denies all tools of a weaker rule.
     fn denying(&self, rule: &RuleOptions) -> Option<&ToolList> {
         let tools = sinew_dialects::operations(rule.tools.as_deref()?);
         if rule.verdict == Verdict::Deny.as_str() {
@@ -299,7 +298,7 @@ impl Layered {
     }
 }
 
-/// Returns what a rule means, whatever the order of its lists and the names of its tools.
+/// Returns a rule in normal form, without the order of its lists or the aliases of tools.
 fn meant(rule: &RuleOptions) -> (ConditionOptions, Vec<ConditionOptions>) {
     let sorted = |list: &Option<Vec<String>>| {
         let mut list = list.clone()?;
@@ -318,18 +317,18 @@ fn meant(rule: &RuleOptions) -> (ConditionOptions, Vec<ConditionOptions>) {
     (one(&rule.when()), rule.unless.iter().map(one).collect())
 }
 
-/// What a file with rules means.
+/// The profile and rules of a file.
 #[derive(Debug, Clone)]
 pub struct PolicyFile {
-    /// How much is allowed without asking.
+    /// The profile.
     pub profile: Profile,
-    /// The rules.
+    /// The validated rules.
     pub rules: Vec<Rule>,
-    /// The rules as they are written.
+    /// The rules as written.
     pub written: Vec<RuleOptions>,
 }
 
-/// Returns the profile of a word.
+/// Parses a profile.
 pub fn profile(word: &str) -> Option<Profile> {
     Some(match word {
         "read-only" => Profile::ReadOnly,
@@ -339,7 +338,7 @@ pub fn profile(word: &str) -> Option<Profile> {
     })
 }
 
-/// Reads `profile` and `[[rules]]` of a file of the configuration.
+/// Reads `profile` and `[[rules]]` of a configuration file.
 pub fn read_file(path: &Path) -> Result<PolicyFile, ConfigError> {
     let fail = |error: &dyn std::fmt::Display| {
         ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))

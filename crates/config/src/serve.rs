@@ -1,11 +1,11 @@
-//! Which tools the words of `serve` mean.
+//! Matches tools against the words of `serve`.
 
 use sinew_tool::{Effects, Tool};
 
-/// The words that stand for several tools.
+/// The words for groups of tools.
 const WORDS: [&str; 5] = ["all", "core", "read", "edit", "run"];
 
-/// Returns whether a word of `serve` means a tool.
+/// Returns whether a word of `serve` matches a tool.
 pub fn serves(word: &str, tool: &dyn Tool) -> bool {
     let effects = tool.facts().effects;
     match word {
@@ -18,13 +18,13 @@ pub fn serves(word: &str, tool: &dyn Tool) -> bool {
     }
 }
 
-/// Returns whether a word can mean a tool of any dialect.
+/// Returns whether a word matches a tool of any dialect.
 pub(super) fn is_known(word: &str) -> bool {
     WORDS.contains(&word) || sinew_dialects::tools().any(|tool| serves(word, &*tool))
 }
 
-/// Returns whether every tool that `new` means is one that `old` means, or where nothing is written
-/// one that every surface serves or that only looks.
+/// Returns whether `new` matches only tools of `old`; without `old`, only tools that every surface serves
+/// or that only read.
 pub(super) fn narrows(old: Option<&[&str]>, new: &[&str]) -> bool {
     let old = old.unwrap_or(&["core", "read"]);
     let means = |words: &[&str], tool: &dyn Tool| words.iter().any(|word| serves(word, tool));

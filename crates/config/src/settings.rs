@@ -1,4 +1,4 @@
-//! What is meant: every value checked and resolved.
+//! Validates options and resolves them to [`Settings`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,77 +16,77 @@ use super::context_window::reply_bytes_for_context;
 use super::options::{CommandPolicyOptions, RunOptions};
 use super::{ConfigError, Options, hooks, rules};
 
-/// What is written to standard error beside results.
+/// The log level of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Errors alone.
+    /// Errors only.
     Error,
-    /// What a person should know.
+    /// Warnings too.
     Warn,
-    /// What happens.
+    /// Progress too.
     Info,
 }
 
-/// Where calls are recorded.
+/// The ledger mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerMode {
-    /// In the database of the state directory.
+    /// In the SQLite database of the state directory.
     Sqlite(LedgerSettings),
-    /// Nowhere.
+    /// No ledger.
     Off,
 }
 
-/// How calls are recorded in the database.
+/// The settings of the ledger database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerSettings {
-    /// What a committed intent survives.
+    /// Which crashes a committed intent survives.
     pub sync: LedgerSync,
-    /// What happens while no records can be written.
+    /// The behaviour while records cannot be written.
     pub on_failure: OnFailure,
-    /// How long records stay.
+    /// The retention of records.
     pub retention: Retention,
 }
 
-/// How commands are run.
+/// The settings of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSettings {
-    /// The sandbox levels that may be taken, the strongest first.
+    /// The permitted sandbox levels, the strongest first.
     pub levels: Vec<SandboxLevel>,
     /// Whether commands may reach the network.
     pub network: bool,
-    /// Names of variables that commands get too.
+    /// Names of additional variables for commands.
     pub env: Vec<String>,
-    /// What commands do not see either.
+    /// Additional paths to hide from commands.
     pub hide: Vec<PathBuf>,
-    /// Paths that commands see although they hold secrets by their name.
+    /// Paths that commands see although their names suggest secrets.
     pub show: Vec<PathBuf>,
     /// Protected names that commands may change.
     pub unprotected: Vec<String>,
-    /// How many commands of a session may go on at once.
+    /// The limit of background commands in a session.
     pub max_background: u32,
-    /// The most processes of one command.
+    /// The limit of processes of one command.
     pub max_processes: u64,
-    /// What of a project's own environment commands get.
+    /// The project environments to activate for commands.
     pub activate: Vec<Activate>,
-    /// What each process may use.
+    /// The resource limits of each process.
     pub limits: ProcessLimits,
 }
 
-/// Where counts and times are written.
+/// The metrics file and its interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsSettings {
     /// The file.
     pub file: PathBuf,
-    /// The least time between two writes.
+    /// The minimum time between two writes.
     pub interval: Duration,
 }
 
 /// The configuration of one process.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The directories that tools may touch, as written; empty means the current directory.
+    /// The roots as written; empty means the current directory.
     pub roots: Vec<PathBuf>,
-    /// The vocabulary.
+    /// The dialect.
     pub dialect: Dialect,
     /// The tools to serve, as written; `None` means the default of the surface.
     pub serve: Option<Vec<String>>,
@@ -94,51 +94,50 @@ pub struct Settings {
     pub files: FileSettings,
     /// The rules.
     pub rules: Rules,
-    /// What happens with calls that ask.
+    /// The approval mode.
     pub approvals: Approvals,
-    /// How long an answer may take.
+    /// The time-out of an approval.
     pub approval_timeout: Duration,
-    /// A server that is asked beside whoever else can answer.
+    /// The approval webhook, asked beside the other approvers.
     pub webhook: Option<WebhookSettings>,
-    /// The session, where one was named.
+    /// The session, if configured.
     pub session: Option<String>,
-    /// What is written to standard error.
+    /// The log level.
     pub log: LogLevel,
-    /// How paths are resolved.
+    /// The path resolver.
     pub resolver: Resolver,
-    /// How commands are run.
+    /// The settings of commands.
     pub run: RunSettings,
-    /// Where calls are recorded.
+    /// The ledger mode.
     pub ledger: LedgerMode,
-    /// What is kept of what was there before changes, and for how long.
+    /// The size, retention and sync settings of checkpoints.
     pub checkpoints: CheckpointSettings,
-    /// The longest MCP message, in bytes.
+    /// The limit of an MCP message, in bytes.
     pub max_line_bytes: usize,
-    /// Where counts and times are written; `None` counts nothing.
+    /// The metrics file; `None` counts nothing.
     pub metrics: Option<MetricsSettings>,
-    /// The file that spans are written to.
+    /// The trace file.
     pub trace: Option<PathBuf>,
-    /// The programs that run around calls, in the order in which they are written.
+    /// The command hooks, in configuration order.
     pub hooks: Vec<CommandHookSettings>,
 }
 
-/// Where questions are sent.
+/// The approval webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookSettings {
     /// The address.
     pub address: HttpAddress,
-    /// The file of the secret, absolute.
+    /// The absolute path of the secret file.
     pub secret_file: Option<PathBuf>,
 }
 
-/// The longest that an answer may take: a week.
+/// The maximum time-out of an approval: a week.
 const MAX_APPROVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// The longest name of a session, in bytes.
+/// The length limit of a session name, in bytes.
 const MAX_SESSION: usize = 128;
-/// No client says what it is in less.
+/// An MCP client's `initialize` message may need this much.
 const MIN_LINE_BYTES: usize = 4_096;
 
-/// Reads one of a few words.
 fn word<T: Copy>(
     key: &str,
     written: Option<&String>,
@@ -216,7 +215,7 @@ impl Settings {
     }
 }
 
-/// Call ids begin with the name of the session, so it may hold what they may, and leaves them room.
+/// Call IDs start with the session name, so it has their characters and leaves room.
 fn session(options: &Options) -> Result<Option<String>, ConfigError> {
     match &options.session {
         Some(name) if call_id(name).is_none_or(|name| MAX_SESSION < name.len()) => {
@@ -257,7 +256,7 @@ fn ledger(options: &Options) -> Result<LedgerMode, ConfigError> {
     Ok(word("ledger.mode", written.mode.as_ref(), &modes)?.unwrap_or(LedgerMode::Sqlite(settings)))
 }
 
-/// The longest time between two writes, in seconds: a day.
+/// The maximum interval, in seconds: a day.
 const MAX_INTERVAL_S: u64 = 86_400;
 
 fn metrics(options: &Options) -> Result<Option<MetricsSettings>, ConfigError> {
@@ -291,7 +290,6 @@ fn trace(options: &Options) -> Result<Option<PathBuf>, ConfigError> {
     absolute("trace.file", options.trace.as_ref().and_then(|trace| trace.file.clone()))
 }
 
-/// Returns the path of a file, where one is written.
 fn absolute(key: &str, written: Option<PathBuf>) -> Result<Option<PathBuf>, ConfigError> {
     match written {
         Some(path) if !path.is_absolute() || path.file_name().is_none() => Err(ConfigError(
@@ -331,10 +329,10 @@ fn checkpoints(options: &Options) -> Result<CheckpointSettings, ConfigError> {
     })
 }
 
-/// The kernel allows no fewer in a namespace of processes.
+/// The kernel's minimum of `pid_max` in a PID namespace.
 const MIN_PROCESSES: u64 = 301;
 
-/// The size of a file where none is configured: no build needs as much, and a disk is not filled by one.
+/// The default limit of file size: more than any build needs, and too little to fill a disk.
 const MAX_FILE_MIB: u64 = 16 * 1024;
 
 fn activate(run: &RunOptions) -> Result<Vec<Activate>, ConfigError> {
@@ -420,7 +418,7 @@ fn resolver(options: &Options) -> Result<Resolver, ConfigError> {
     Ok(word("files.resolver", written, &words)?.unwrap_or(Resolver::Auto))
 }
 
-/// Returns which commands may run at all, in the dialect that says so.
+/// Returns the command policy, which only one dialect has.
 fn command_policy(
     options: &Options,
     dialect: &Dialect,
@@ -459,7 +457,7 @@ fn profile(options: &Options) -> Result<Profile, ConfigError> {
     }
 }
 
-/// Returns the rules but for those of lists, of which each layer has its own.
+/// Returns the rules without those of lists, which each layer adds itself.
 fn rules(options: &Options, dialect: &Dialect) -> Result<Rules, ConfigError> {
     let written = rules::read(options.rules.as_deref().unwrap_or_default())?;
     Ok(Rules {

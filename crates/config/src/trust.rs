@@ -1,8 +1,7 @@
-//! What a person trusts: projects by the content of their files, and arguments by what they loosen.
+//! Stores the user's trust in projects, by content hash, and in arguments, by what they loosen.
 //!
-//! The file `trust.toml` in the state directory says so, with a table for each. What a project holds counts
-//! as trusted as long as no byte of it is another one; arguments as long as they loosen nothing more in the
-//! same directory.
+//! The state directory's `trust.toml` has a table for each. Any changed byte revokes a project's trust.
+//! Arguments stay trusted while they loosen nothing more in the same directory.
 #![expect(clippy::disallowed_methods, reason = "this is the one place that keeps what is trusted")]
 
 use std::fs::{self, File, OpenOptions};
@@ -19,30 +18,27 @@ use sinew_guard::StateDir;
 use super::layers::{self, LeftOut, PROJECT_DIR, PROJECT_FILE};
 use super::{ConfigError, real};
 
-/// The name of the file in the state directory.
 const FILE: &str = "trust.toml";
-/// The directories beneath `.sinew` of which every file counts.
+/// The directories beneath `.sinew` whose files are hashed.
 const COUNTED: [&str; 2] = ["hooks", "skills"];
-/// The most that the files of a project may hold together.
+/// The total size limit of a project's hashed files.
 const MAX_BYTES: u64 = 16 << 20;
-/// The most files.
 const MAX_FILES: usize = 4_096;
-/// How deep directories may lie.
 const MAX_DEPTH: usize = 16;
 
-/// The files of a project that count once it is trusted.
+/// The hashed files of a project, which trust covers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    /// The text of its configuration, where it has one.
+    /// The text of its configuration, if any.
     pub config: Option<String>,
-    /// Every file by its path beneath the project, with the hash of what is in it.
+    /// Every file's path beneath the project, and its content hash.
     pub files: Vec<(PathBuf, blake3::Hash)>,
-    /// What the files that bring a hook say of it, by their path.
+    /// The hook declarations, by file path.
     pub hooks: Vec<(PathBuf, String)>,
 }
 
 impl Content {
-    /// Reads the files of a project. A link is refused: what it leads to can change unseen.
+    /// Reads the files of a project. A symlink is an error: its target can change unseen.
     pub fn of(project: &Path) -> io::Result<Self> {
         let mut content = Self::default();
         let text = match layers::read_beneath(project) {
@@ -70,7 +66,7 @@ impl Content {
         Ok(content)
     }
 
-    /// Adds a file, or a directory with all beneath it.
+    /// Adds a file or a directory tree.
     fn add(
         &mut self,
         above: &std::os::fd::OwnedFd,
@@ -118,7 +114,7 @@ impl Content {
         }
     }
 
-    /// Returns the text of one of its files, as long as that is what counts.
+    /// Returns the text of a file if it still has the recorded hash.
     pub fn text(&self, project: &Path, file: &Path) -> io::Result<String> {
         let text = layers::read(&project.join(file))?;
         let hash = blake3::hash(text.as_bytes());
@@ -128,13 +124,13 @@ impl Content {
         }
     }
 
-    /// Returns the files of its hooks.
+    /// Returns the hook files and their hashes.
     pub fn hooks(&self) -> Vec<(PathBuf, blake3::Hash)> {
         let dir = Path::new(PROJECT_DIR).join("hooks");
         self.files.iter().filter(|(path, _)| path.starts_with(&dir)).cloned().collect()
     }
 
-    /// Reads the files of a project's hooks and nothing else.
+    /// Reads only the hook files of a project.
     pub fn read_hooks(project: &Path) -> io::Result<Vec<(PathBuf, blake3::Hash)>> {
         let mut content = Self::default();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -146,7 +142,7 @@ impl Content {
         Ok(content.files)
     }
 
-    /// Returns the hash of every name and content.
+    /// Returns the hash of all names and contents.
     fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for (path, hash) in &self.files {
@@ -157,8 +153,7 @@ impl Content {
     }
 }
 
-/// Returns what a file says of a hook, if it is one that brings one: all of it, or what stands between the
-/// first two lines that mark the front matter.
+/// Returns the declaration in a hook file: the whole `hook.toml`, or the front matter of `HOOK.md`.
 fn said_of_hook(path: &Path, bytes: &[u8]) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let text = String::from_utf8_lossy(bytes);
@@ -175,18 +170,18 @@ fn said_of_hook(path: &Path, bytes: &[u8]) -> Option<String> {
     Some(text.into_owned())
 }
 
-/// What is known of a project.
+/// The trust state of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {
-    /// Nobody trusts it.
+    /// It was never trusted.
     Never,
-    /// It was trusted with another content; or why its content cannot be read now.
+    /// It was trusted with another content, or the content cannot be read for this reason.
     Before(Option<String>),
     /// It is trusted with this content.
     Now(Content),
 }
 
-/// The form of the file.
+/// The content of `trust.toml`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trusted {
@@ -198,11 +193,11 @@ pub struct Trusted {
     pub arguments: Vec<Arguments>,
 }
 
-/// A project that is trusted.
+/// A trusted project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Project {
-    /// Its real directory.
+    /// Its canonical directory.
     pub root: PathBuf,
     /// The hash of its content.
     pub hash: String,
@@ -210,20 +205,20 @@ pub struct Project {
     pub(crate) at_s: u64,
 }
 
-/// Arguments and variables that are trusted.
+/// Trusted arguments and variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
-    /// The real directory in which they are.
+    /// The canonical directory to which they apply.
     pub root: PathBuf,
-    /// What they loosen, as `key=value`.
+    /// The values that they loosen, as `key=value`.
     pub loosens: Vec<String>,
     /// When they were trusted, in seconds since 1970.
     pub(crate) at_s: u64,
 }
 
 impl Trusted {
-    /// Reads what is trusted. Nothing is, where there is no file.
+    /// Reads the file; a missing one trusts nothing.
     pub fn read(state: &Path) -> Result<Self, ConfigError> {
         let path = state.join(FILE);
         let fail = |error: &dyn std::fmt::Display| {
@@ -243,7 +238,7 @@ impl Trusted {
         }
     }
 
-    /// Returns what is known of a project. Its files are read only where somebody trusted it.
+    /// Returns the trust state of a project. Its files are read only if it was trusted.
     pub fn of_project(&self, project: &Path) -> Known {
         let root = real(project);
         let Some(trusted) = self.project.iter().find(|entry| entry.root == root) else {
@@ -256,7 +251,7 @@ impl Trusted {
         }
     }
 
-    /// Returns whether all that arguments loosen in a directory is among what was trusted at once there.
+    /// Returns whether one entry of a directory covers everything that arguments loosen there.
     pub fn confirms<'l>(
         &self,
         current: &Path,
@@ -268,21 +263,21 @@ impl Trusted {
         entries.any(|entry| loosens.iter().all(|one| entry.loosens.contains(one)))
     }
 
-    /// Trusts a project with a content.
+    /// Trusts a project with this content.
     pub fn trust_project(&mut self, project: &Path, content: &Content) {
         let root = real(project);
         self.project.retain(|entry| entry.root != root);
         self.project.push(Project { root, hash: content.hash(), at_s: now_s() });
     }
 
-    /// Trusts what arguments loosen in a directory.
+    /// Trusts the loosened values of arguments in a directory.
     pub fn trust_arguments(&mut self, current: &Path, loosens: Vec<String>) {
         let root = real(current);
         self.arguments.retain(|entry| entry.root != root || entry.loosens != loosens);
         self.arguments.push(Arguments { root, loosens, at_s: now_s() });
     }
 
-    /// Trusts nothing of a directory any more, and returns how many entries that were.
+    /// Removes all entries of a directory, and returns their number.
     pub fn revoke(&mut self, dir: &Path) -> usize {
         let root = real(dir);
         let before = self.project.len() + self.arguments.len();
@@ -291,8 +286,7 @@ impl Trusted {
         before - self.project.len() - self.arguments.len()
     }
 
-    /// Changes what is trusted. Others may change it at the same time, so it is read anew. Every change of
-    /// what a person trusts goes through here.
+    /// Applies every change of trust: locks and re-reads the file, since other processes may write it too.
     pub fn change<T>(state: &Path, change: impl FnOnce(&mut Self) -> T) -> Result<T, ConfigError> {
         let path = state.join(FILE);
         let fail = |error: io::Error| ConfigError(format!("{}: {error}", path.display()));

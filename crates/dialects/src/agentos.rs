@@ -1,19 +1,19 @@
 //! The dialect of agentos: `tool::file_read`, `tool::file_write`, `tool::file_list`,
 //! `tool::apply_patch` and `tool::shell_exec`.
 //!
-//! A program runs without a shell, if its name is one of forty. Whatever becomes of it is a result with
-//! a whole number as exit code: 127 where there is no such program or directory, 126 where it cannot be executed,
-//! 124 where its time ran out, 128 and the number of a signal that ended it; `stderr` then ends with
-//! the reason. Results of the file tools name the real path.
+//! A program runs without a shell if it is on a list of forty. Every end is a result with an exit code: 127
+//! for a missing program or directory, 126 if it is not executable, 124 after a timeout, 128 plus a signal
+//! number. `stderr` then ends with the reason. File tools return the real path.
 //!
-//! What differs from the program: limits and sizes count bytes, as its page says; a program that is named
-//! by its path must be the one that its bare name means, a flood of output is cut and not killed, what
-//! was written before the time ran out is shown, and failures are recorded as successes are. Binary
-//! content is refused, and a file that is larger than a reply is cut: `size` tells how much there is.
-//! Writing is atomic. `recursive` works; names are then paths, and what ignore files name is passed over.
-//! A link is neither followed nor a directory. A name may begin with two dots. A patch is for the
-//! content of the file that `path` names, whatever its headers say: one that removes every line leaves
-//! an empty file. One that does not fit, and one of a second file, is refused.
+//! Differences from the program:
+//! - Limits and sizes count bytes, as in its page. Output over the limit is cut, not killed; a timeout shows
+//!   the output so far. Failures are recorded like successes.
+//! - A program given by path must be the one that its bare name resolves to.
+//! - Binary content is refused; a file larger than a reply is cut, with its full `size`. Writes are atomic.
+//! - `recursive` works: names become paths, and ignore files apply. A symlink is neither followed nor a
+//!   directory. A name may start with two dots.
+//! - A patch applies to `path`, whatever its headers say. One that removes every line leaves an empty file.
+//!   One that does not fit, or has a second file, is refused.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 
 fn settings() -> FileSettings {
     FileSettings {
-        // The lines are counted with room for numbers, which are not shown here.
+        // Sized with room for line numbers, which this dialect omits.
         read_reply_bytes: 4 << 20,
         list_limit: 10_000,
         ..FileSettings::default()
@@ -167,7 +167,6 @@ fn file_list(out: &list::ListOut) -> Reply {
     reply
 }
 
-/// Shapes the refusal of a file.
 fn fail_file(error: &ToolError, path: Option<&str>) -> Reply {
     match (error.kind, path) {
         (Kind::PathDenied, Some(path)) => {
@@ -177,7 +176,7 @@ fn fail_file(error: &ToolError, path: Option<&str>) -> Reply {
     }
 }
 
-/// Shapes the refusal of a patch, which is always for the file that `path` names.
+/// Shapes the refusal of a patch, always for `path`.
 fn fail_patch(error: &ToolError, path: Option<&str>) -> Reply {
     let is_about_names = error.message.starts_with("argument `path` is ");
     match is_about_names {
@@ -186,14 +185,14 @@ fn fail_patch(error: &ToolError, path: Option<&str>) -> Reply {
     }
 }
 
-/// The programs that may be run.
+/// The allowed programs.
 const PROGRAMS: &[&str] = &[
     "git", "node", "npm", "npx", "bun", "deno", "python3", "python", "pip", "ls", "cat", "grep",
     "find", "echo", "mkdir", "touch", "cp", "mv", "head", "tail", "wc", "sort", "uniq", "diff",
     "curl", "wget", "tar", "zip", "unzip", "jq", "sed", "awk", "which", "env", "date", "cargo",
     "rustc", "go", "make", "cmake",
 ];
-/// The variables that they get.
+/// The variables that programs get.
 const VARIABLES: &[&str] = &["PATH", "HOME", "USER", "LANG", "TERM", "NODE_ENV"];
 const MAX_STDOUT: usize = 100_000;
 const MAX_STDERR: usize = 50_000;
@@ -215,7 +214,7 @@ const SHELL_EXEC: Row<bash::Bash> = Row {
     presets: &[
         ("programs", Preset::Strings(PROGRAMS)),
         ("variables", Preset::Strings(VARIABLES)),
-        // Bytes that are no text take up to three where they are shown.
+        // A byte that is not text is shown as up to three.
         ("store_above_bytes", Preset::Int(MAX_STDERR as i64 / 3)),
     ],
     bound: Bound::HARD,
@@ -258,7 +257,7 @@ fn result(stdout: &str, stderr: &str, code: i32) -> Reply {
     Reply::json(json!({ "stdout": stdout, "stderr": stderr, "exitCode": code }))
 }
 
-/// Shapes a refusal: a program that cannot be started is a result.
+/// Shapes a refusal: a program that cannot start is a result.
 fn fail(error: &ToolError, _: Option<&str>) -> Reply {
     let code = match error.kind {
         Kind::FileNotFound => 127,

@@ -1,18 +1,17 @@
 //! The dialect of aionrs: `Read`, `Write`, `Edit`, `Bash`, `Grep` and `Glob`.
 //!
-//! A command runs with `sh`, and one that does not return 0 is an error, as are its words to the model
-//! then. `Read` counts its offset from 0 and its lines from 1. Replies that are too long lose their
-//! middle.
+//! Commands run with `sh`; an exit code other than 0 is an error, also for the model. `Read` counts offsets
+//! from 0 and lines from 1. Replies that are too long lose their middle.
 //!
-//! What differs from the program: output of a command whose time ran out is shown, and everything
-//! it started is ended; colours are left out; what a reply has no room for is named and stored whole.
-//! `Read` shows a file again that did not change, since the caller may have forgotten it, and of a file
-//! the first 4 MiB at most, with how to go on. `Edit`
-//! is as atomic as `Write`, refuses an empty text to find, looks for other line endings where it finds
-//! nothing, and says then what is most like it. `Grep` runs no program, whatever its pattern begins with:
-//! it sorts its lines by path, shows a long one around its match, and says where more lines match. `Glob`
-//! answers the newest of all files and not of the first hundred, and an error where its directory is
-//! missing; it passes over `.git`.
+//! Differences from the program:
+//! - `Bash`: a timeout shows the output so far and ends all its processes. Colours are removed; output over
+//!   the limit is stored whole and named.
+//! - `Read` shows unchanged files again, since the caller may have forgotten them. It shows at most the first
+//!   4 MiB and how to continue.
+//! - `Edit` is atomic, refuses an empty text, tries other line endings and shows the most similar text.
+//! - `Grep` starts no program. It sorts by path, shows a long line around its match, and reports further
+//!   matches.
+//! - `Glob` returns the newest of all files and skips `.git`; a missing directory is an error.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +44,7 @@ fn settings() -> FileSettings {
     }
 }
 
-/// The most bytes of a Read and of a Grep.
+/// The most bytes of Read and of Grep.
 const MAX_READ: usize = 100_000;
 const MAX_GREP: usize = 20_000;
 
@@ -216,7 +215,7 @@ fn grep(args: &grep::GrepArgs, out: grep::GrepOut, _: &Shaping<'_>) -> Reply {
     let mut rows = Vec::new();
     for file in &out.files {
         let below = file.path.strip_prefix(&out.root).unwrap_or(&file.path);
-        // A file that was named itself is not named again.
+        // A file searched by its own path has no relative name.
         let name = match below.as_os_str().is_empty() {
             true => String::new(),
             false => format!("{}:", row_name(Path::new(""), &start.join(below))),
@@ -235,7 +234,7 @@ fn grep(args: &grep::GrepArgs, out: grep::GrepOut, _: &Shaping<'_>) -> Reply {
     reply
 }
 
-/// Returns a text whose middle gave way to how much it was, where it is too long.
+/// Replaces the middle of a too long text with its size.
 fn without_middle(text: String, max_bytes: usize) -> (String, bool) {
     if text.len() <= max_bytes {
         return (text, false);
@@ -246,7 +245,7 @@ fn without_middle(text: String, max_bytes: usize) -> (String, bool) {
     (format!("{head}\n\n... [truncated {n_left_out} chars] ...\n\n{tail}"), true)
 }
 
-/// Returns the reply of a search, and what was passed over.
+/// Returns the reply of a search with its skip counts.
 fn searched(text: String, truncated: bool, skipped: Skipped) -> Reply {
     let mut reply = Reply::text(text);
     reply.meta.truncated = truncated;
@@ -254,7 +253,7 @@ fn searched(text: String, truncated: bool, skipped: Skipped) -> Reply {
     reply
 }
 
-/// Shapes the refusal of an edit, with what the engine found beside it.
+/// Shapes the refusal of an edit with the most similar text.
 fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
     match (error.kind, occurrences(&error.message)) {
         (Kind::NoMatch, _) => {
@@ -270,7 +269,7 @@ fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
     }
 }
 
-/// Shapes a refusal: what was being done, and why it was not.
+/// Shapes a refusal: the action and the reason.
 fn fail(error: &ToolError, path: Option<&str>, what: &str) -> Reply {
     let message = match (error.kind, path) {
         (Kind::FileNotFound, Some(path)) => {
@@ -285,7 +284,7 @@ fn fail(error: &ToolError, path: Option<&str>, what: &str) -> Reply {
     said(error, message, hint(error))
 }
 
-/// The most that both streams show together.
+/// The most bytes of both streams together.
 const MAX_BYTES: usize = 50_000;
 
 const BASH: Row<bash::Bash> = Row {
@@ -301,7 +300,7 @@ const BASH: Row<bash::Bash> = Row {
         )
         .or(Preset::Int(120_000)),
     ],
-    // Bytes that are no text take up to three where they are shown.
+    // A byte that is not text is shown as up to three.
     presets: &[
         ("posix", Preset::Bool(true)),
         ("store_above_bytes", Preset::Int(MAX_BYTES as i64 / 3)),

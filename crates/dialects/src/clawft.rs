@@ -1,17 +1,17 @@
 //! The dialect of clawft: its four file tools, `exec_shell` and `spawn`.
 //!
-//! Results are JSON objects of at most 64 KiB, and errors are an object with `error` alone, which
-//! begins with what kind of error it is. A code that is not 0 is a result.
+//! Results are JSON objects of at most 64 KiB. An error is an object with `error` alone, whose text starts
+//! with the error kind. An exit code other than 0 is a result.
 //!
-//! What differs from the program: commands start in the root and nothing that they started outlives
-//! them; output of a command whose time ran out stands beside its error; `spawn` is counted in one step,
-//! so that there are never six, and takes a longest time. Which commands may run at all is looked up for
-//! every command of a text and for arguments too, with programs that run another one looked through; what
-//! may run and is no plain read is asked of a person. A result that is too long keeps its names: a text or a list loses its end, and `truncated` and
-//! the number of all bytes or entries stand beside it. Files in other encodings than UTF-8 are read and
-//! edited in theirs. An edit refuses an empty text, looks for other line endings where it finds
-//! nothing, and says then what is most like it. Changes are atomic, and no path leads out, whether or not
-//! what it names is there. An entry that is a link is not followed.
+//! Differences from the program:
+//! - Commands start in the root; their processes end with them. A timeout error contains the output so far.
+//! - `spawn` has a time limit and counts atomically, so that never more than five run.
+//! - The allowlist applies to every command of a text, to arguments, and behind wrapper programs. An allowed
+//!   command that is not a plain read needs approval.
+//! - A result that is too long keeps its keys: a text or list is cut, with `truncated` and the full count.
+//! - Files in other encodings than UTF-8 keep theirs. An edit refuses an empty text; a failed match tries
+//!   other line endings and shows the most similar text. Changes are atomic.
+//! - No path leaves the roots, whether or not its target exists. Symlink entries are not followed.
 
 use std::sync::Arc;
 
@@ -44,13 +44,13 @@ fn settings() -> FileSettings {
     FileSettings { list_limit: MAX_ENTRIES, ..FileSettings::default() }
 }
 
-/// The programs that commands may run where nothing else is configured.
+/// The default allowlist of programs for commands.
 pub const ALLOWED: &[&str] = &[
     "echo", "cat", "ls", "pwd", "head", "tail", "wc", "grep", "find", "sort", "uniq", "diff",
     "date", "env", "true", "false", "test",
 ];
 
-/// What no command may hold, whatever is configured.
+/// Text that no command may contain, whatever is configured.
 pub const DANGEROUS: &[&str] = &[
     "rm -rf /",
     "sudo ",
@@ -65,14 +65,14 @@ pub const DANGEROUS: &[&str] = &[
     "format c:",
 ];
 
-/// The most that a result holds.
+/// The size limit of a result.
 const BOUND: Bound = Bound { max_lines: None, max_bytes: 64 * 1024 };
-/// The most bytes of an argument that a result repeats.
+/// The most bytes of an argument in a result.
 const MAX_REPEATED: usize = 512;
-/// An output that is surely shown whole: each of its bytes takes up to six in JSON.
+/// Output below this size is shown whole: each byte takes up to six in JSON.
 const STORE_ABOVE: (&str, Preset) = ("store_above_bytes", Preset::Int(9 * 1024));
 
-/// More entries than a result has room for.
+/// More entries than fit in a result.
 const MAX_ENTRIES: usize = 2_000;
 
 const PATH: Param = Param::required(
@@ -187,7 +187,7 @@ fn list_directory(out: &list::ListOut) -> Reply {
             "size": row.size.unwrap_or(0),
         })
     };
-    // Room for the names beside the entries is left aside.
+    // Reserves space for the keys around the entries.
     let mut left = BOUND.max_bytes - 128;
     let mut entries: Vec<Value> = Vec::new();
     for entry in out.rows.iter().map(entry) {
@@ -279,7 +279,7 @@ fn spawn(args: &bash::BashArgs, finished: &Finished) -> Reply {
     })
 }
 
-/// Returns the result of a command: an object of its code and its streams, cut to what it may hold.
+/// Returns the result object of a command: exit code and streams, cut to the limit.
 fn result(
     args: &bash::BashArgs,
     finished: &Finished,
@@ -308,7 +308,7 @@ fn result(
     end::told(reply, args, finished, stdout.left_out.into_iter().chain(stderr.left_out).collect())
 }
 
-/// Shapes a refusal: the kind of the error in this vocabulary, and what happened.
+/// Shapes a refusal: clawft's error kind and the message.
 fn fail(error: &ToolError) -> Reply {
     let kind = match error.kind {
         Kind::NotFound => "tool not found",
@@ -339,7 +339,7 @@ fn fail(error: &ToolError) -> Reply {
     Reply { content: shaped.content, structured: shaped.structured, ..Reply::failure(error) }
 }
 
-/// Shapes the refusal of a path as it was written.
+/// Shapes the refusal of a path as written.
 fn fail_at(error: &ToolError, path: Option<&str>) -> Reply {
     let path = path.unwrap_or_default();
     let words = match error.kind {
@@ -350,7 +350,7 @@ fn fail_at(error: &ToolError, path: Option<&str>) -> Reply {
     fail(&ToolError::new(error.kind, words))
 }
 
-/// Shapes the refusal of an edit, with what the engine found beside it.
+/// Shapes the refusal of an edit with the most similar text.
 fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
     let hint = renamed(error.hint.as_ref().map(ToString::to_string), "old_text", "new_text");
     let (words, hint) = match (error.kind, occurrences(&error.message)) {
@@ -373,11 +373,11 @@ fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
         Some(hint) => refused.hint(hint),
         None => refused,
     });
-    // Programs and the ledger learn what it really was.
+    // Programs and the ledger get the real kind.
     Reply { error: Reply::failure(error).error, ..reply }
 }
 
-/// Returns a refusal without the name of its argument, and without a hint where there never is one.
+/// Returns a refusal without argument name, and without hint for the kinds that have none in clawft.
 fn plain(error: &ToolError) -> ToolError {
     let plain = ToolError::new(error.kind, without_argument(&error.message).to_owned());
     match crate::words::hint(error) {

@@ -1,12 +1,11 @@
-//! The dialect of codex: `apply_patch`, whose one argument is an envelope.
+//! The dialect of codex: `apply_patch`, whose only argument is an envelope.
 //!
-//! The answer is a list of names with a letter each: those that were added, then those that were
-//! modified, then those that were deleted. A file that gets another name is modified, and its new name
-//! is told.
+//! The reply lists changed names with a letter: added, then modified, then deleted. A moved file counts as
+//! modified, under its new name.
 //!
-//! What differs from the program: all files change or none does, a hunk that fits in two places is
-//! refused, blanks within lines are not forgiven, a file that is there is not overwritten by
-//! `*** Add File: `, and a diff is taken too. A refusal names the line and what is most like the hunk.
+//! Differences from the program: the patch is atomic over all files. An ambiguous hunk, other blanks within
+//! a line, and `*** Add File: ` over an existing file are refused. A unified diff works too.
+//! A refusal names the line and the text most similar to the hunk.
 
 use std::sync::Arc;
 
@@ -53,9 +52,9 @@ fn summary(out: &ApplyPatchOut, shaping: &Shaping<'_>) -> Reply {
     Reply::text(text)
 }
 
-/// Shapes a refusal: the patch was looked at before anything was written.
+/// Shapes a refusal: verification failed before any write.
 fn fail(error: &ToolError, _: Option<&str>) -> Reply {
-    // No argument has this name here.
+    // The dialect has no argument `path`.
     let message = error.message.replace("argument `path` is missing", "the patch names no file");
     let message = format!("apply_patch verification failed: {message}");
     let hint = hint(error);

@@ -1,43 +1,39 @@
-//! The forms in which the hooks of other runtimes are spoken to: their events, the keys of what they
-//! read, and what their answers mean.
+//! Hook protocols of other runtimes: event names, payload keys, variables and answers.
 //!
-//! A form is a table, as a vocabulary is. None can do more than sinew's own: what its runtime lets a
-//! hook do and sinew does not is a failure of the hook. Left out are events of parts that there are
-//! not here, such as the messages of a chat; their names are known, so that a hook for them can be told
-//! from a slip of the pen.
+//! Each form is a table with no more power than sinew's own; an answer that sinew does not support fails the
+//! hook. Events of absent features, such as chat messages, are known by name, to distinguish them from typos.
 
 use serde_json::{Map, Value, json};
 use sinew_tool::hook::{object, reason};
 use sinew_tool::{FormEvent, HookAnswer, HookEnd, HookEvent, HookForm, SINEW_HOOKS};
 
-/// Every form. A name that several of them have means the first.
+/// All forms; a name in several of them means the first.
 pub const HOOK_FORMS: &[HookForm] = &[SINEW_HOOKS, MOLF, MOLTIS, AGENTOS, AIONRS];
 
-/// Returns the form of a word of configuration.
+/// Returns the form with a configuration name.
 pub fn hook_form(name: &str) -> Option<&'static HookForm> {
     HOOK_FORMS.iter().find(|form| form.name == name)
 }
 
-/// Where the value of a key comes from.
+/// The source of a key's value.
 #[derive(Clone, Copy)]
 enum Take {
-    /// What is at a place of the payload.
+    /// The payload at a JSON pointer.
     At(&'static str),
-    /// A text that is the same always.
+    /// A constant text.
     Text(&'static str),
-    /// How many members a list has, or bytes a text.
+    /// The length of a list, or of a text in bytes.
     Size(&'static str),
     /// The result object of a reply, else its text.
     Result,
-    /// A reply as molf has it.
+    /// A reply in molf's format.
     Envelope,
-    /// An answer of a model as molf has it.
+    /// A model answer in molf's format.
     Response,
-    /// The tokens of a call of a model as molf has them.
+    /// Token counts in molf's format.
     Usage,
 }
 
-/// The keys of one event by its name.
 type Keys = &'static [(&'static str, &'static [(&'static str, Take)])];
 
 use Take::{At, Envelope, Response, Size, Text, Usage};
@@ -157,7 +153,7 @@ const MOLF_KEYS: Keys = &[
     ),
 ];
 
-/// The keys that a hook of molf changes, and what they are here.
+/// The keys that a molf hook changes, with their names in sinew.
 const MOLF_CHANGES: &[(&str, &str)] = &[
     ("args", "arguments"),
     ("systemPrompt", "system_prompt"),
@@ -432,10 +428,10 @@ const AIONRS: HookForm = HookForm {
     },
 };
 
-/// The most of an output that stands in a variable, in bytes: the system bounds them.
+/// The most output bytes in a variable: the kernel limits variables.
 const MAX_OUTPUT: usize = 100_000;
 
-/// What aionrs also wrote into the text of the command, which is nothing but the person's here.
+/// Values that aionrs inserts into the command text; here they are variables only.
 fn aionrs_env(event: HookEvent, payload: &Value) -> Vec<(&'static str, String)> {
     let of = |key: &str| {
         let value = payload.pointer(&format!("/arguments/{key}"));
@@ -465,7 +461,7 @@ const fn absent(name: &'static str) -> FormEvent {
     FormEvent { name, event: None }
 }
 
-/// How a program of a runtime whose hooks are no programs answers.
+/// The answer of a program for a runtime whose own hooks are not programs.
 enum Answered {
     Nothing,
     Blocks(String),
@@ -481,7 +477,7 @@ fn answered(end: &HookEnd<'_>) -> Result<Answered, String> {
     }
 }
 
-/// Returns changes that put whole values in the place of the old ones.
+/// Returns changes that replace whole values.
 fn changing(event: HookEvent, changes: Map<String, Value>) -> Result<HookAnswer, String> {
     if let Some(key) = changes.keys().find(|key| !event.changes().contains(&key.as_str())) {
         return Err(format!("`{key}` cannot be changed at {event}"));
@@ -492,7 +488,7 @@ fn changing(event: HookEvent, changes: Map<String, Value>) -> Result<HookAnswer,
     })
 }
 
-/// Returns what a program reads: the tag with the name of the event, and the keys of a table.
+/// Builds the program's input: the event tag and the keys of a table.
 fn made(keys: Keys, name: &str, tag: (&str, &str), payload: &Value) -> Value {
     let mut all = Map::new();
     all.insert(tag.0.to_owned(), Value::from(tag.1));
@@ -532,7 +528,6 @@ fn taken(take: Take, payload: &Value) -> Value {
     }
 }
 
-/// Returns the text of a reply.
 fn text(payload: &Value) -> String {
     let blocks = payload.pointer("/reply/content").and_then(Value::as_array);
     let texts = blocks.into_iter().flatten().filter_map(|block| block.get("text")?.as_str());
@@ -559,7 +554,7 @@ mod tests {
                 let payload = example(event);
                 let told = (form.payload)(event, name, &payload);
                 for (key, value) in told.as_object().expect("keys") {
-                    // The example of a call names no agent.
+                    // The example call has no agent.
                     let may_be_null = key == "agentId";
                     assert!(!value.is_null() || may_be_null, "{} {name}: {key}", form.name);
                 }

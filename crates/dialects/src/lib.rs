@@ -1,8 +1,7 @@
-//! Tool vocabularies: tables that give the operations their names, parameters, units, defaults,
-//! limits and reply shapes.
+//! Tool vocabularies: tables of names, parameters, units, defaults, limits and reply shapes of operations.
 //!
-//! A dialect is one file here. It holds no state and does no I/O; what it may choose is shape, never
-//! containment, policy, atomicity or what is cut.
+//! Each dialect is one file without state or I/O. It chooses shape, never containment, policy, atomicity or
+//! truncation.
 
 mod agentos;
 mod aionrs;
@@ -31,7 +30,7 @@ pub use moltis::MOLTIS;
 pub use native::NATIVE;
 pub use rules::{forbidden, names, operations};
 
-/// Every dialect, in the order of the help.
+/// All dialects in help order.
 pub const ALL: &[Dialect] = &[NATIVE, MOLTIS, MOLF, AGENTOS, AIONRS, CLAWFT, CODEX, MCP_FILESYSTEM];
 
 /// Returns the tools of every dialect.
@@ -39,7 +38,7 @@ pub fn tools() -> impl Iterator<Item = Arc<dyn Tool>> {
     ALL.iter().flat_map(|dialect| (dialect.tools)())
 }
 
-/// Returns the dialect of a name.
+/// Returns the dialect with a name.
 pub fn dialect(name: &str) -> Option<&'static Dialect> {
     ALL.iter().find(|dialect| dialect.name == name)
 }

@@ -1,15 +1,13 @@
-//! The dialect of the filesystem server of the MCP project: its fourteen tools, for clients that were
-//! written for it.
+//! The dialect of the MCP project's filesystem server: its fourteen tools, for clients written for it.
 //!
-//! Names, parameters, defaults, annotations, schemas of results and the texts of replies are those of
-//! its release 2026.8.31. `tests/e2e/filesystem.py` holds the two to one another; what differs is
-//! listed there, each with its reason.
+//! Names, parameters, defaults, annotations, result schemas and texts are those of release 2026.8.31.
+//! `tests/e2e/filesystem.py` compares both and lists each difference with its reason.
 //!
-//! What differs, in short: an edit must find its text once, or with other blanks in one place only,
-//! and keeps the line endings of the file; binary content is no text; a link is moved itself; a call
-//! that names one path outside the roots is refused as a whole, and where a link leads outside is not told.
-//! Rows are by name. Replies have 1 MiB, and files of 700 KiB are the largest that are handed over
-//! undecoded. Errors of arguments have sinew's words. Times are in UTC.
+//! Main differences:
+//! - An edit text must match once, or in one place with other blanks; line endings stay. Binary is not text.
+//! - A symlink is moved itself. A call with one path outside the roots is refused whole, without the target.
+//! - Rows are sorted by name. Replies hold 1 MiB, and raw files up to 700 KiB. Argument errors have sinew's
+//!   words. Times are in UTC.
 
 mod refusal;
 mod shown;
@@ -67,7 +65,7 @@ fn settings() -> FileSettings {
     }
 }
 
-/// A row with what its server publishes beside the schema of its arguments.
+/// A row with its published metadata beside the argument schema.
 struct Published {
     row: Arc<dyn Tool>,
     title: &'static str,
@@ -418,19 +416,19 @@ const LIST_ALLOWED_DIRECTORIES: Row<roots::Roots> = Row {
     })
 };
 
-/// Returns a path as it was written, for a line of text.
+/// Returns a path as written, escaped for a line of text.
 fn in_line(path: &str) -> Cow<'_, str> {
     line_name(Path::new(path))
 }
 
-/// Returns a reply of one text, as content and as the structured result.
+/// Returns a text reply, as content and as structured result.
 fn said(words: String) -> Reply {
     let mut reply = Reply::text(words.clone());
     reply.structured = Some(json!({ "content": words }));
     reply
 }
 
-/// Returns a reply that says beside its content whether it is all.
+/// Returns a reply that says whether it is truncated.
 fn cut(mut reply: Reply, is_cut: bool) -> Reply {
     reply.meta.truncated = is_cut;
     reply
@@ -453,7 +451,7 @@ fn read_text(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -
     }
 }
 
-/// Returns the text of a file, or why there is none.
+/// Returns the text of a file, or why it has none.
 fn content(found: &read::ReadOut, path: &str) -> Result<String, String> {
     match found {
         read::ReadOut::Text(lines) => Ok(lines.plain()),
@@ -465,7 +463,7 @@ fn read_media(_: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> 
     let path = shaping.path(0);
     match out {
         read::ReadOut::Media { mime, base64, .. } => {
-            // The server knows fewer names than there are.
+            // The server knows fewer media types than the engine.
             let known =
                 mime.filter(|mime| !matches!(*mime, "application/pdf" | "audio/mp4" | "audio/aac"));
             let mime = known.unwrap_or("application/octet-stream").to_owned();

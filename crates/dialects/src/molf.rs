@@ -1,20 +1,20 @@
 //! The dialect of molf: the six tools of its worker.
 //!
-//! A command runs in the user's shell, and a code that is not 0 is a result. Where the published page
-//! and the program differ, the page is followed for names, defaults and limits, but the exit code stands
-//! after a blank line, as the program writes it. An empty text in the place of a path or glob that may
-//! be left out counts as absent.
+//! Commands run in the user's shell; an exit code other than 0 is a result. Where page and program differ,
+//! the page decides names, defaults and limits; the exit code follows a blank line, as in the program. An
+//! empty optional path or glob counts as absent.
 //!
-//! What differs from the program: output of a command whose time ran out is shown; a time above the
-//! longest is cut and the reply says so; every path lies beneath a root; the environment is the filtered
-//! one of every command; colours are left out; the whole of a long output lies in the store of sinew,
-//! and the way to the rest of it is told in the parameters that `read_file` has. A long file is no
-//! output to be stored: the reply names the file. Files of 700 KiB are the largest that are attached. What is
-//! binary is told by its content, and by its name only where that says picture, sound or PDF. Text that
-//! replaces is literal, so `$&` means itself; an edit that finds nothing looks for other line endings,
-//! and says what is most like it. Changes are atomic. `glob` and `grep` answer the newest of all matches and
-//! not of the first; a pattern that cannot be understood is an error; `.git` is not searched; of a long
-//! line the part around the match is shown. Errors name paths as they were written.
+//! Differences from the program:
+//! - Commands: a timeout shows the output so far; a time above the maximum is cut with a note. The
+//!   environment is filtered, and colours are removed. Long output goes to the store of sinew; hints use the
+//!   parameters of `read_file`.
+//! - Files: all paths lie beneath a root. A long file is not stored: the reply names it. Attachments have at
+//!   most 700 KiB. Content decides what is binary; the name counts for pictures, sound and PDF only.
+//! - Edits: replacement text is literal, including `$&`. A failed match tries other line endings and shows
+//!   the most similar text. Changes are atomic.
+//! - Search: `glob` and `grep` return the newest of all matches, skip `.git` and show a long line around its
+//!   match. An invalid pattern is an error.
+//! - Errors name paths as written.
 
 use std::sync::Arc;
 
@@ -48,10 +48,10 @@ fn settings() -> FileSettings {
     FileSettings { glob_limit: MAX_FOUND, grep_limit: MAX_FOUND, ..FileSettings::default() }
 }
 
-/// The most that an output shows.
+/// The most output bytes and lines in a reply.
 const MAX_BYTES: usize = 50 * 1024;
 const MAX_LINES: usize = 2_000;
-/// How to go on after an output that was cut.
+/// The hint after truncated output.
 const GO_ON: &str =
     "Use read_file with startLine and endLine to view a section of it, or grep to search it.";
 
@@ -235,8 +235,8 @@ fn read_file(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -
     }
 }
 
-/// Returns the content of a file with the number of its lines, cut to what an output may hold. What
-/// follows the last line end counts as a line, also where it is empty.
+/// Returns file content with its line count, cut to the limits. Text after the last line feed counts as a
+/// line, even if empty.
 fn read_text(args: &read::ReadArgs, lines: &sinew_ops::LineWindow, path: &str) -> Reply {
     let known = lines.total_lines.unwrap_or(lines.start_line + lines.rendered_lines - 1);
     let n_all = known + u64::from(lines.ends_line == Some(true) || known == 0);
@@ -264,8 +264,7 @@ fn read_text(args: &read::ReadArgs, lines: &sinew_ops::LineWindow, path: &str) -
     reply
 }
 
-/// Returns how many bytes and how many lines of an output fit, without the end of the last line. A
-/// line that alone is too long is cut inside.
+/// Returns the bytes and lines of an output that fit, without the last line feed; cuts a long first line.
 fn first_lines(output: &str) -> (usize, u64) {
     let (mut n_bytes, mut n_lines) = (0, 0);
     for line in output.split_inclusive('\n').take(MAX_LINES) {
@@ -275,7 +274,7 @@ fn first_lines(output: &str) -> (usize, u64) {
         n_bytes += line.len();
         n_lines += 1;
     }
-    // Below the line that names the file there is always something of it.
+    // At least part of the first line follows the line with the file name.
     if n_lines <= 1 && n_bytes < output.len() {
         n_bytes = output.floor_char_boundary(MAX_BYTES);
     }
@@ -287,7 +286,7 @@ fn first_lines(output: &str) -> (usize, u64) {
     }
 }
 
-/// Returns the reply of a search: its rows, or that there are none.
+/// Returns the reply of a search, also without matches.
 fn found(rows: Vec<String>, without: &str) -> Reply {
     match rows.is_empty() {
         true => Reply::text(without),
@@ -295,7 +294,7 @@ fn found(rows: Vec<String>, without: &str) -> Reply {
     }
 }
 
-/// Shapes the refusal of an edit in the words of molf, with what the engine found beside it.
+/// Shapes the refusal of an edit in molf's words, with the most similar text.
 fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
     let hint = renamed(error.hint.as_ref().map(ToString::to_string), "oldString", "newString");
     let words = match error.kind {
@@ -321,7 +320,7 @@ fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
     said(error, words, hint)
 }
 
-/// Shapes a refusal: what was being done, and why it was not.
+/// Shapes a refusal: the action and the reason.
 fn fail(error: &ToolError, path: Option<&str>, what: &str) -> Reply {
     let message = match (error.kind, path) {
         (Kind::FileNotFound, Some(path)) => format!("File not found: {path}"),

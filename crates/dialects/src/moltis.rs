@@ -1,16 +1,14 @@
 //! The dialect of Moltis: six file tools with typed JSON payloads, `checkpoint_restore` and `exec`.
 //!
-//! A payload with a `kind` is a result, also where the deed was not done: the model branches on it.
-//! Only Read has a payload for a missing file; elsewhere that is an error. Where the published page
-//! and the program differ, the page is followed for names, defaults and limits. Paths are absolute,
-//! links as last component are refused and parents are never created.
+//! A payload with a `kind` is a result, even of a failed call, since models branch on it. A missing file has
+//! a payload in Read and is an error elsewhere. Where page and program differ, the page decides names,
+//! defaults and limits. Paths are absolute; final symlinks are refused; parents are never created.
 //!
-//! `checkpoint_restore` restores the one checkpoint that it names. What differs from the program: it is
-//! refused where somebody else changed the file since, and it asks like any change.
-//!
-//! `exec` runs a command with `sh`; a code that is not 0 is a result. What differs from the program: a
-//! working directory that is missing or outside the roots is an error and never another one, and what
-//! was written before the time ran out stands beside the error.
+//! Differences from the program:
+//! - `checkpoint_restore` restores one checkpoint, asks like any change, and is refused for a file that
+//!   changed since.
+//! - `exec` uses `sh`; an exit code other than 0 is a result. A missing `cwd` or one outside the roots is an
+//!   error. A timeout error contains the output so far.
 
 use std::sync::Arc;
 
@@ -81,7 +79,7 @@ const READ: Row<read::Read> = Row {
     ..Row::shaped(shape_read)
 };
 
-/// 0 counts as 1.
+/// A line count; 0 counts as 1.
 const LINES: ParamKind = ParamKind::Integer { min: 0, cap: None };
 
 const WRITE: Row<write::Write> = Row {
@@ -229,7 +227,7 @@ const GREP: Row<grep::Grep> = Row {
     ..Row::shaped(shape_grep)
 };
 
-/// The most bytes of a stream.
+/// The most bytes per stream.
 const MAX_STREAM: usize = 200 * 1024;
 
 const EXEC: Row<bash::Bash> = Row {
@@ -247,7 +245,7 @@ const EXEC: Row<bash::Bash> = Row {
         .scaled(Scale::Seconds),
         Param::optional("working_dir", "cwd", ParamKind::String, "Working directory"),
     ],
-    // Each byte takes up to six in JSON, and a reply has 1 MiB.
+    // A byte takes up to six in JSON, and a reply holds 1 MiB.
     presets: &[("posix", Preset::Bool(true)), ("store_above_bytes", Preset::Int(170 * 1024))],
     bound: Bound::HARD,
     ..Row::<bash::Bash>::shaped(|args, out, _| bash::shaped(args, out, shape_exec))
@@ -312,7 +310,7 @@ fn shape_text(path: &str, lines: &sinew_ops::LineWindow) -> Reply {
         let cut = if 0 < line.cut_chars { "…" } else { "" };
         content.push_str(&format!("{:>6}→{}{cut}\n", line.number, line.text));
     }
-    // An empty file counts as one empty line in this vocabulary.
+    // Moltis counts an empty file as one empty line.
     let empty = lines.bytes == 0 && lines.total_lines == Some(0) && lines.start_line == 1;
     if empty {
         content.push_str("     1→\n");
@@ -342,7 +340,7 @@ fn shape_text(path: &str, lines: &sinew_ops::LineWindow) -> Reply {
     reply
 }
 
-/// A change of this vocabulary has one path; of directories made on the way the deepest is last.
+/// Moltis reports one path per change: the last, which is the deepest new directory.
 fn shape_restore(
     _args: &checkpoint_restore::CheckpointRestoreArgs,
     out: checkpoint_restore::CheckpointRestoreOut,
@@ -376,7 +374,7 @@ fn shape_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
         }
         Exit::Cancelled | Exit::NotStarted { .. } => return end::not_run(args, finished),
     };
-    // Room for the marks and the names is left aside.
+    // Reserves space for markers and keys.
     let json = Bound::HARD.max_bytes - 1_024;
     let room = end::Room { stdout: MAX_STREAM, stderr: MAX_STREAM, json };
     let (stdout, stderr) = end::streams(finished, room);
@@ -425,8 +423,7 @@ fn shape_grep(args: &grep::GrepArgs, out: grep::GrepOut, _: &Shaping<'_>) -> Rep
     searched(Value::Object(payload), truncated, out.skipped)
 }
 
-/// Returns one row for each match of a file, with the lines around it; lines near two matches stand
-/// in both rows.
+/// Returns one row per match with its context; lines near two matches appear in both rows.
 fn matches(args: &grep::GrepArgs, file: &grep::FileHits) -> Vec<Value> {
     let around = args.context.unwrap_or(0);
     let before = args.before.unwrap_or(around);
@@ -466,7 +463,7 @@ fn matches(args: &grep::GrepArgs, file: &grep::FileHits) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the reply of a search: its payload, and what was passed over.
+/// Returns the reply of a search with its skip counts.
 fn searched(mut payload: Value, truncated: bool, skipped: Skipped) -> Reply {
     if !skipped.is_empty()
         && let Some(object) = payload.as_object_mut()
@@ -479,7 +476,7 @@ fn searched(mut payload: Value, truncated: bool, skipped: Skipped) -> Reply {
     reply
 }
 
-/// Returns a payload that is a result, and tells the ledger how the call really ended.
+/// Returns a payload as a result and records its real outcome in the ledger.
 fn typed(payload: Value, outcome: Kind) -> Reply {
     let mut reply = Reply::json(payload);
     reply.outcome = Some(outcome);
@@ -497,8 +494,7 @@ fn refused(
     typed(json!({ "kind": kind, "file_path": path, "error": error, "detail": detail }), outcome)
 }
 
-/// Shapes the refusal of a restore. Its call names no path, but the message ends with the one that it is
-/// about.
+/// Shapes the refusal of a restore, with the path at the end of the message.
 fn fail_restore(error: &ToolError) -> Reply {
     let path = error.message.split_once(": /").map(|(_, path)| format!("/{path}"));
     let names_arguments =
@@ -514,8 +510,7 @@ fn fail_restore(error: &ToolError) -> Reply {
     }
 }
 
-/// Shapes a refusal: what a model can act on is a typed payload, the rest an error. Neither names
-/// the argument whose path it is about.
+/// Shapes a refusal: a typed payload where a model can act on it, else an error. Argument names are removed.
 fn fail(error: &ToolError, path: Option<&str>, reads: bool) -> Reply {
     let message = without_argument(&error.message);
     let kind = match error.kind {

@@ -1,4 +1,4 @@
-//! The native dialect: sinew's own names. Its rows stand beside the operations.
+//! The native dialect: sinew's own names. Its rows are defined with the operations.
 
 use sinew_tool::{Dialect, FileSettings};
 

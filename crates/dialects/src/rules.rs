@@ -1,4 +1,4 @@
-//! What a tool name in a rule stands for.
+//! Resolves tool names in rules to operations.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,14 @@ use sinew_tool::{name_matches, tool_matches};
 
 use crate::tools;
 
-/// Operations that a rule about another one means too: who may not edit may not edit many places
-/// either.
+/// Operations that a rule about another one includes: a denied Edit also denies MultiEdit.
 const FAMILIES: &[(&str, &[&str])] =
     &[("Edit", &["Edit", "MultiEdit"]), ("Read", &["Read", "ReadMany"])];
 
-/// Operations that can do what another one does and more: whoever is denied the one would do it with
-/// the other, and whoever is allowed it is not allowed the other.
+/// Operations that can do what another one does and more. Deny rules extend to them; allow rules do not.
 ///
-/// Names are written by what moves or makes them, too, and every name that Glob and List tell Find tells.
-/// A change that does not fit is answered with what the file has, and one that is only tried with the lines around
-/// it, so they read as well, as do a search in files and what shows a checkpoint. Who may not run a command may not
-/// begin one in a terminal.
+/// Moving and creating write names too. Find lists all names of Glob and List. Failed changes, previews,
+/// searches and checkpoints reveal content, so they count as reads. Terminals run commands.
 const STRONGER: &[(&str, &[&str])] = &[
     ("Edit", &["ApplyPatch"]),
     ("Write", &["ApplyPatch", "MakeDirectory", "Move"]),
@@ -27,8 +23,7 @@ const STRONGER: &[(&str, &[&str])] = &[
     ("List", &["Find"]),
 ];
 
-/// Turns the tool names of a rule that denies into names of operations, as [`operations`] does, and
-/// adds those that can do the same.
+/// Resolves the names of a deny rule as [`operations`] does, plus the operations that can do the same.
 pub fn forbidden(names: &[String]) -> Vec<String> {
     let mut all: BTreeSet<String> = operations(names).into_iter().collect();
     for (weaker, stronger) in STRONGER {
@@ -39,14 +34,13 @@ pub fn forbidden(names: &[String]) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Turns the tool names of a rule into names of operations, whatever dialect they come from. A pattern means
-/// every operation of which it fits a name, and stays beside them for tools that no dialect has, as do
-/// names of such tools.
+/// Resolves tool names of any dialect to operations. A pattern means every operation with a matching name. It
+/// stays in the result for custom tools, as do unknown names.
 pub fn operations(names: &[String]) -> Vec<String> {
     let tools: Vec<_> = tools().collect();
     let mut operations = BTreeSet::new();
     for name in names {
-        // What means every tool needs no names beside it.
+        // `*` alone covers every tool.
         let found: BTreeSet<String> = tools
             .iter()
             .filter(|_| name != "*")
@@ -67,7 +61,7 @@ pub fn operations(names: &[String]) -> Vec<String> {
     operations.into_iter().collect()
 }
 
-/// Returns every name that a rule may use for a tool: those of the dialects and of the operations.
+/// Returns all tool names for rules, of dialects and operations.
 pub fn names() -> BTreeSet<String> {
     tools().flat_map(|tool| [tool.name().to_owned(), tool.operation().to_owned()]).collect()
 }

@@ -1,4 +1,4 @@
-//! What several vocabularies need to say of files and of edits that were refused.
+//! Shared texts for files and refused edits.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub(crate) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Returns what a message says of a path without the name of its argument before it.
+/// Returns a message about a path without its argument name.
 pub(crate) fn without_argument(message: &str) -> &str {
     match message.strip_prefix("argument `").and_then(|rest| rest.split_once('`')) {
         Some((_, rest)) => rest.strip_prefix(": ").unwrap_or(message),
@@ -17,7 +17,7 @@ pub(crate) fn without_argument(message: &str) -> &str {
     }
 }
 
-/// Returns how often a text occurs that an edit names, and where, as its refusal tells it.
+/// Parses how often an edit text occurs, and where, from its refusal.
 pub(crate) fn occurrences(message: &str) -> Option<(u64, String)> {
     let (_, rest) = message.split_once(" occurs ")?;
     let (count, rest) = rest.split_once(" times")?;
@@ -25,7 +25,7 @@ pub(crate) fn occurrences(message: &str) -> Option<(u64, String)> {
     Some((count.parse().ok()?, format!("it is in the lines {lines}")))
 }
 
-/// Returns a refusal in the words of a vocabulary.
+/// Returns a refusal with a dialect's message.
 pub(crate) fn said(error: &ToolError, message: String, hint: Option<String>) -> Reply {
     let said = ToolError::new(error.kind, message);
     Reply::failure(&match hint {
@@ -34,7 +34,7 @@ pub(crate) fn said(error: &ToolError, message: String, hint: Option<String>) -> 
     })
 }
 
-/// Returns the hint of a refusal, unless the words of the vocabulary are known to go without it.
+/// Returns the hint of a refusal, except for kinds whose dialect text needs none.
 pub(crate) fn hint(error: &ToolError) -> Option<String> {
     match error.kind {
         Kind::FileNotFound | Kind::NotRegularFile | Kind::Binary | Kind::Stale => None,
@@ -42,7 +42,7 @@ pub(crate) fn hint(error: &ToolError) -> Option<String> {
     }
 }
 
-/// Returns a hint with the names of arguments as the vocabulary has them.
+/// Renames arguments in a hint to those of the dialect.
 pub(crate) fn renamed(hint: Option<String>, old: &str, new: &str) -> Option<String> {
     hint.map(|hint| hint.replace("old_string", old).replace("new_string", new))
 }

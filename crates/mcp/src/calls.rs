@@ -1,4 +1,4 @@
-//! The calls that run, so that all of them can be taken back together.
+//! The running calls of a process, so that it can cancel them together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sinew_tool::sync::lock;
 use sinew_tool::{Cancel, Reply};
 
-/// The calls of one process that were started and did not end yet.
+/// The running calls of one process.
 #[derive(Clone, Default)]
 pub struct Calls(Arc<Mutex<State>>);
 
@@ -16,15 +16,15 @@ struct State {
     next: u64,
     running: HashMap<u64, Cancel>,
     closed: bool,
-    /// Run before the first call starts.
+    /// Runs before the first call starts.
     first: Option<Box<dyn FnOnce(Calls) + Send>>,
 }
 
-/// How often is looked whether the calls have ended.
+/// The poll interval for the end of calls.
 const STEP: Duration = Duration::from_millis(2);
 
 impl Calls {
-    /// Returns calls that tell somebody before the first of them starts.
+    /// Returns calls with a callback before the first one starts.
     pub fn with_first(first: impl FnOnce(Self) + Send + 'static) -> Self {
         let state = State { first: Some(Box::new(first)), ..State::default() };
         Self(Arc::new(Mutex::new(state)))
@@ -34,8 +34,7 @@ impl Calls {
         lock(&self.0)
     }
 
-    /// Makes a call one of these. Once they are closed nothing starts and nothing is answered any
-    /// more: the process is ending, and the future waits for that.
+    /// Runs a call as one of these. After [`Calls::close`] the future never completes: the process is ending.
     pub fn run<F: Future<Output = Reply> + Send>(
         &self,
         cancel: Cancel,
@@ -69,13 +68,11 @@ impl Calls {
         Some(Entered { calls: self.clone(), n })
     }
 
-    /// Returns whether a call runs.
     pub fn is_busy(&self) -> bool {
         !self.locked().running.is_empty()
     }
 
-    /// Takes every call back and waits until they have ended, which their records then say; not
-    /// longer than `patience`.
+    /// Cancels all calls and waits for their end, and so for their records, at most for `patience`.
     pub fn cancel_all(&self, patience: Duration) {
         self.locked().running.values().for_each(Cancel::cancel);
         let until = Instant::now() + patience;
@@ -91,7 +88,7 @@ impl Calls {
     }
 }
 
-/// Strikes a call off when it ends, also when nobody waits for it any more.
+/// Removes a call when it ends or its future is dropped.
 struct Entered {
     calls: Calls,
     n: u64,

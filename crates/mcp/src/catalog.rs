@@ -1,4 +1,4 @@
-//! The catalog as MCP shows it, made once and kept as bytes.
+//! The tool catalog as MCP lists it, serialised once.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use sinew_runtime::ToolInfo;
 use sinew_tool::Effects;
 
-/// The tools of a server and the bytes of their lists.
+/// The tools of a server and their serialised lists.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) tools: Vec<Tool>,
@@ -30,13 +30,11 @@ impl Shown {
         Self { handshake: bytes(false), stateless: bytes(true), tools }
     }
 
-    /// Returns the result of `tools/list` in the shape of a revision.
     pub(crate) fn bytes(&self, stateless: bool) -> &[u8] {
         if stateless { &self.stateless } else { &self.handshake }
     }
 }
 
-/// Returns the result of `tools/list`: one page.
 pub(crate) fn list(tools: Vec<Tool>) -> ListToolsResult {
     ListToolsResult::with_all_items(tools)
 }
@@ -61,7 +59,7 @@ fn tool(info: ToolInfo) -> Tool {
     tool
 }
 
-/// MCP carries no colons in names; the runtime finds a tool by either spelling.
+/// Replaces `::`, which MCP names cannot contain; the runtime accepts both spellings.
 fn wire_name(name: &str) -> String {
     name.replace("::", "__")
 }

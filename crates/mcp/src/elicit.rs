@@ -1,9 +1,9 @@
-//! Asking the person at the client, by elicitation: for the call that asks, and never for more.
+//! Asks the user at the client by MCP elicitation; an answer covers the asking call only.
 //!
-//! A client with a handshake that declared the capability gets a request of ours, whose answer the reading
-//! thread hands here. One without a handshake gets no request: a call that asks is answered with what it
-//! needs and a state, and goes on waiting until the client calls again with that state and the answer. The
-//! state is a name that nobody can guess; what waits behind it stays here.
+//! - With handshake and declared capability: the client gets an elicitation request; the reading thread
+//!   delivers the response.
+//! - Stateless: the reply contains the question and a random state that cannot be guessed. The call waits
+//!   here until the client calls again with that state and the answer.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,14 +20,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::transport::Output;
 
-/// The name of the one question among those that a result may ask.
+/// The name of the only question in a stateless result.
 const NAME: &str = "approval";
-/// The most calls that wait for a client to call again.
+/// The most suspended calls.
 const MAX_SUSPENDED: usize = 1_000;
-/// What the ids of our requests begin with.
+/// The prefix of this server's request ids.
 const OURS: &str = "sinew-";
 
-/// What a client says when it is asked.
+/// The client's response to an elicitation.
 #[derive(Debug, Deserialize)]
 struct Elicited {
     action: String,
@@ -36,7 +36,7 @@ struct Elicited {
 }
 
 impl Elicited {
-    /// Only who accepts and approves says yes.
+    /// Only an accepted form with an approval counts as yes.
     fn answer(self) -> Answer {
         let content = self.content.unwrap_or_default();
         let reason = content.get("reason").and_then(Value::as_str).map(str::to_owned);
@@ -51,13 +51,13 @@ impl Elicited {
     }
 }
 
-/// A question on its way to the client of a call, and where its answer goes.
+/// A question for the client of a call, and the channel for its answer.
 pub(crate) struct Asks {
     question: Question,
     answer: oneshot::Sender<Answer>,
 }
 
-/// A call that waits until its client calls again.
+/// A call suspended until its client calls again.
 pub(crate) struct Suspended {
     called: Called,
     cancel: Cancel,
@@ -65,29 +65,26 @@ pub(crate) struct Suspended {
     going: Going,
 }
 
-/// What a client called, and calls again.
+/// The tool and arguments of a call; the repeated call must match.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Called {
     pub(crate) tool: String,
     pub(crate) arguments: Arguments,
 }
 
-/// A call that goes on by itself.
+/// A call that runs as its own task.
 pub(crate) struct Going {
     pub(crate) reply: oneshot::Receiver<Reply>,
     asks: Listening,
 }
 
-/// What a call that goes on came to.
+/// The next event of a running call.
 pub(crate) enum Came {
-    /// It ended.
     Reply(Box<Reply>),
-    /// It asks.
     Asks(Box<Asks>, Going),
 }
 
 impl Going {
-    /// Waits until the call ends or asks.
     pub(crate) async fn wait(mut self) -> Came {
         tokio::select! {
             biased;
@@ -107,7 +104,7 @@ fn lost() -> Reply {
     Reply::failure(&ToolError::new(Kind::ExecutionFailed, "the call was lost"))
 }
 
-/// The questions of one call, as long as this lives.
+/// Receives the questions of one call until it is dropped.
 pub(crate) struct Listening {
     elicitation: Arc<Elicitation>,
     call_id: String,
@@ -115,14 +112,14 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Lets a call go on by itself, so that its time runs whether or not its client calls again.
+    /// Spawns a call, so that its time runs whether or not the client calls again.
     pub(crate) fn going(
         self,
         handle: &tokio::runtime::Handle,
         call: impl Future<Output = Reply> + Send + 'static,
     ) -> Going {
         let (done, reply) = oneshot::channel();
-        // Whoever stopped waiting wants no reply.
+        // Without a receiver, no client wants the reply.
         handle.spawn(async move { drop(done.send(call.await)) });
         Going { reply, asks: self }
     }
@@ -134,18 +131,18 @@ impl Drop for Listening {
     }
 }
 
-/// Asks the person at the client of one connection.
+/// Asks the user at the client of one connection.
 pub(crate) struct Elicitation {
     output: Output,
     session: String,
     /// Whether the client declared the capability in its handshake.
     declared: AtomicBool,
     next: AtomicU64,
-    /// Our requests that wait for their response, by id.
+    /// Pending requests of this server, by id.
     waiting: Mutex<HashMap<String, oneshot::Sender<Answer>>>,
-    /// The calls of clients without a handshake that said that they can be asked, by call id.
+    /// Running calls of stateless clients that support elicitation, by call id.
     calls: Mutex<HashMap<String, mpsc::UnboundedSender<Asks>>>,
-    /// The calls that wait for their client, by state.
+    /// Suspended calls, by state.
     suspended: Mutex<HashMap<String, Suspended>>,
 }
 
@@ -162,13 +159,13 @@ impl Elicitation {
         })
     }
 
-    /// Reads what a client can, from its handshake.
+    /// Reads the client's capabilities from its handshake.
     pub(crate) fn declared(&self, capabilities: Option<&Value>) {
         let can = capabilities.is_some_and(can_be_asked);
         self.declared.store(can, Ordering::Release);
     }
 
-    /// Nobody answers any more: what was asked was never answered.
+    /// Closes all questions: they end unanswered.
     pub(crate) fn close(&self) {
         self.declared.store(false, Ordering::Release);
         lock(&self.calls).clear();
@@ -176,14 +173,14 @@ impl Elicitation {
         lock(&self.suspended).clear();
     }
 
-    /// Hears the questions of one call of a client without a handshake.
+    /// Subscribes to the questions of one call of a stateless client.
     pub(crate) fn listen(self: &Arc<Self>, call_id: String) -> Listening {
         let (sender, receiver) = mpsc::unbounded_channel();
         lock(&self.calls).insert(call_id.clone(), sender);
         Listening { elicitation: Arc::clone(self), call_id, receiver }
     }
 
-    /// Takes the response to a request of ours; returns whether it was one.
+    /// Accepts the response to a request of this server; returns whether it was one.
     pub(crate) fn respond(&self, id: &str, line: &[u8]) -> bool {
         let id = id.trim_matches('"');
         if !id.starts_with(OURS) {
@@ -196,13 +193,13 @@ impl Elicitation {
             result: Option<Elicited>,
         }
         let response = serde_json::from_slice::<Response>(line).ok();
-        // An error says that the client cannot ask after all.
+        // An error means that the client does not support elicitation after all.
         let answer = response.and_then(|response| response.result).map(Elicited::answer);
         let _ = waiting.send(answer.unwrap_or(Answer::Gone));
         true
     }
 
-    /// Keeps a call until its client calls again; returns the result that says so.
+    /// Suspends a call and returns the result that contains its question.
     pub(crate) fn suspend(
         &self,
         asks: Asks,
@@ -212,7 +209,7 @@ impl Elicitation {
     ) -> Option<Value> {
         let Asks { question, answer } = asks;
         let mut suspended = lock(&self.suspended);
-        // Calls that ended meanwhile are not waited for for ever.
+        // Forget calls that ended meanwhile.
         suspended.retain(|_, one| !one.answer.is_closed());
         let mut random = [0_u8; 16];
         if MAX_SUSPENDED <= suspended.len() || getrandom::fill(&mut random).is_err() {
@@ -230,7 +227,7 @@ impl Elicitation {
         }))
     }
 
-    /// Returns the call that waits behind a state, with the answer handed to it.
+    /// Returns the call behind a state and delivers its answer.
     pub(crate) fn resume(
         &self,
         state: &str,
@@ -252,7 +249,7 @@ impl Elicitation {
         let Some(Suspended { cancel, answer, going, .. }) = suspended.remove(state) else {
             return Err(String::from("this `requestState` is unknown"));
         };
-        // Where its time is over, the call tells so.
+        // If the question timed out, the call's reply says so.
         let _ = answer.send(elicited.answer());
         Ok((going, cancel))
     }
@@ -288,7 +285,7 @@ impl Approver for Elicitation {
     }
 
     fn joins(&self) -> bool {
-        // A client without a handshake waits for each of its calls by itself.
+        // A stateless client waits for each call separately.
         self.declared.load(Ordering::Acquire)
     }
 
@@ -310,7 +307,7 @@ impl Approver for Elicitation {
     }
 }
 
-/// Tells the client that a question does not wait any more, where nobody there answered it.
+/// Withdraws a question at the client on drop, unless the client answered it.
 struct Withdrawn<'a> {
     elicitation: &'a Elicitation,
     id: String,
@@ -326,12 +323,12 @@ impl Drop for Withdrawn<'_> {
             "method": "notifications/cancelled",
             "params": { "requestId": self.id, "reason": "it was settled elsewhere, or its time is over" },
         });
-        // A client that is gone is noticed by the reading thread.
+        // The reading thread detects a closed client.
         let _ = self.elicitation.output.write(format!("{told}\n").as_bytes());
     }
 }
 
-/// Returns whether a client with these capabilities can be asked by a form.
+/// Returns whether these capabilities include elicitation by form.
 pub(crate) fn can_be_asked(capabilities: &Value) -> bool {
     match capabilities.get("elicitation") {
         Some(Value::Object(modes)) => modes.is_empty() || modes.contains_key("form"),

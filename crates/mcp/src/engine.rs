@@ -1,4 +1,4 @@
-//! What both ways of answering share: the runtime, the catalog, and how a call becomes a request.
+//! State shared by both ways of answering: runtime, catalog, and the conversion of calls to requests.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,9 @@ use crate::elicit::Elicitation;
 use crate::server::Options;
 use crate::transport::Output;
 
-/// One server's share of a runtime.
 pub(crate) struct Engine {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) options: Options,
-    /// Asks the person at the client.
     pub(crate) elicitation: Arc<Elicitation>,
     _attached: Attached,
     shown: RwLock<Arc<Shown>>,
@@ -40,7 +38,7 @@ impl Engine {
         engine
     }
 
-    /// Makes the catalog anew, after the tools changed.
+    /// Rebuilds the catalog after the tools changed.
     pub(crate) fn show(&self) {
         let catalogs = self.runtime.catalogs();
         let dialect = self.options.dialect.as_deref();
@@ -56,7 +54,7 @@ impl Engine {
         Arc::clone(&read(&self.shown))
     }
 
-    /// Returns the id of a new call. It is ours: ids of JSON-RPC count from one in every connection.
+    /// Returns a new unique call id: JSON-RPC ids repeat between connections.
     pub(crate) fn call_id(&self) -> String {
         let n = self.next.fetch_add(1, Ordering::Relaxed);
         let mut call_id = String::with_capacity(self.options.session.len() + 21);
@@ -64,7 +62,6 @@ impl Engine {
         call_id
     }
 
-    /// Starts a call.
     pub(crate) fn call(
         &self,
         call_id: String,

@@ -1,4 +1,4 @@
-//! The envelope of JSON-RPC, read without touching what is inside.
+//! The JSON-RPC envelope, parsed without its contents.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::object::Named;
 
-/// One message, its parts still as text, or its parameters read.
+/// One message with raw parts or parsed parameters.
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "P: Deserialize<'de>"))]
 pub(crate) struct Frame<'a, P = &'a RawValue> {
@@ -25,7 +25,6 @@ pub(crate) struct Frame<'a, P = &'a RawValue> {
     error: Option<&'a RawValue>,
 }
 
-/// What kind of message a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Request,
@@ -33,7 +32,7 @@ pub(crate) enum Kind {
     Response,
 }
 
-/// Why a line is no message, as a JSON-RPC error.
+/// A JSON-RPC error for an invalid line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) code: i32,
@@ -41,14 +40,12 @@ pub(crate) struct Fault {
     pub(crate) id: Option<String>,
 }
 
-/// JSON-RPC: the text is not JSON.
 const PARSE_ERROR: i32 = -32700;
-/// JSON-RPC: the JSON is no request.
+/// JSON-RPC: not a valid request.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
-/// JSON-RPC: the parameters do not fit the method.
 pub(crate) const INVALID_PARAMS: i32 = -32602;
 
-/// Reads the envelope of a line.
+/// Parses the envelope of a line.
 pub(crate) fn parse(line: &[u8]) -> Result<(Frame<'_>, Kind), Fault> {
     let Named(frame): Named<Frame<'_>> = serde_json::from_slice(line).map_err(|error| {
         if error.is_data() {
@@ -66,7 +63,6 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Frame<'_>, Kind), Fault> {
 }
 
 impl<P> Frame<'_, P> {
-    /// Returns what kind of message it is.
     pub(crate) fn kind(&self) -> Result<Kind, Fault> {
         let id = self.id.map(RawValue::get).filter(|id| *id != "null");
         let fault = |message: &str| Fault {
@@ -89,7 +85,7 @@ impl<P> Frame<'_, P> {
     }
 }
 
-/// Returns the one spelling of an id: a text can be written with escapes or without.
+/// Returns the canonical spelling of an id: a string may contain escapes.
 pub(crate) fn key(id: &RawValue) -> Cow<'_, str> {
     let written = id.get();
     if !written.starts_with('-') && !written.contains('\\') {
@@ -101,7 +97,6 @@ pub(crate) fn key(id: &RawValue) -> Cow<'_, str> {
     }
 }
 
-/// Returns whether a JSON text can be a request id.
 fn is_id(text: &str) -> bool {
     match text.as_bytes().first() {
         Some(b'"') => true,
@@ -110,7 +105,7 @@ fn is_id(text: &str) -> bool {
     }
 }
 
-/// Writes an error response for a line that is no message.
+/// Writes an error response.
 pub(crate) fn write_fault(out: &mut Vec<u8>, fault: &Fault) {
     let body = serde_json::json!({ "code": fault.code, "message": fault.message });
     let id = fault.id.as_deref().unwrap_or("null");
@@ -119,12 +114,11 @@ pub(crate) fn write_fault(out: &mut Vec<u8>, fault: &Fault) {
     );
 }
 
-/// Writes a response around a result that is already JSON.
 pub(crate) fn write_result(out: &mut Vec<u8>, id: &str, result: &[u8]) {
     write_result_with(out, id, |out| out.extend_from_slice(result));
 }
 
-/// Writes a response around a result that is written in place.
+/// Writes a response with a result written in place.
 pub(crate) fn write_result_with(out: &mut Vec<u8>, id: &str, result: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.extend_from_slice(id.as_bytes());
@@ -158,7 +152,7 @@ mod tests {
         check("{", Err((-32700, None)));
         check("\u{1}", Err((-32700, None)));
         check("[]", Err((-32600, None)));
-        // An array was read as the fields of a message in their order, and ran.
+        // Regression: an array was parsed as the fields of a message, and ran.
         check(r#"["2.0",4,"ping",{},null,null]"#, Err((-32600, None)));
         check("3", Err((-32600, None)));
         check(r#"{"id":1,"method":"ping"}"#, Err((-32600, Some("1"))));
@@ -167,7 +161,6 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, Err((-32600, None)));
     }
 
-    /// Returns whether a fault is written as one line of JSON.
     fn is_one_line(fault: &Fault) -> bool {
         let mut out = Vec::new();
         write_fault(&mut out, fault);
@@ -186,7 +179,7 @@ mod tests {
             }
         }
 
-        /// Envelopes whose parts are all there, missing, or of another type.
+        /// Envelopes with complete, missing or mistyped parts.
         #[test]
         fn any_envelope_is_a_message_or_a_fault(
             parts in prop::collection::vec(

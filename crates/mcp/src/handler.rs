@@ -1,5 +1,4 @@
-//! The server as the protocol library calls it: for every message that the reading thread does not
-//! answer itself.
+//! The server handler of the protocol library, for messages that the reading thread does not answer.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -106,7 +105,7 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
-    /// Answers with what a call that goes on by itself comes to: its end, or a question.
+    /// Answers with the outcome of a background call: its reply or a question.
     async fn follow(
         &self,
         going: Going,
@@ -136,7 +135,7 @@ impl Handler {
     }
 }
 
-/// Returns a progress that tells the client, at most every 100 ms, from whatever thread works.
+/// Returns a progress that notifies the client from any thread, at most every 100 ms.
 fn progress(peer: Peer<RoleServer>, token: ProgressToken) -> Progress {
     let handle = tokio::runtime::Handle::current();
     let pace = Pace::default();
@@ -148,7 +147,7 @@ fn progress(peer: Peer<RoleServer>, token: ProgressToken) -> Progress {
             .with_message(format!("{done} {what}"));
         let peer = peer.clone();
         handle.spawn(async move {
-            // A client that is gone ends the server elsewhere.
+            // A closed client ends the server elsewhere.
             let _ = peer.notify_progress(told).await;
         });
     })

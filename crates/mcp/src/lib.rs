@@ -1,13 +1,12 @@
 //! MCP over stdio.
 //!
-//! One plain thread reads lines from whatever the input is — pipe, socket, file — with blocking
-//! reads. It answers `ping`, `tools/list` and calls of cheap tools itself, into one buffer that is
-//! written once a read. Every other line goes to the protocol library, `rmcp`, on a runtime that
-//! starts with the first such line. Both ways give the same bytes; a test runs every transcript
-//! through both.
+//! One thread does blocking reads of lines from a pipe, socket or file. It answers `ping`, `tools/list` and
+//! cheap calls itself, with one write per read.
 //!
-//! A client that stops reading is no longer read from: a blocked write blocks the reader. A client
-//! that closes its end gets the answers that are still due, then the server ends.
+//! Other lines go to the library `rmcp`, whose runtime starts with the first of them. Both ways give the same
+//! bytes: a test runs every transcript through both.
+//!
+//! Backpressure: a blocked write blocks the reader. After end of input the client gets its pending answers.
 
 mod calls;
 mod catalog;
@@ -30,7 +29,7 @@ pub use object::Object;
 pub use progress::Pace;
 pub use server::{Options, Stream, serve};
 
-/// The newest revision with a handshake.
+/// The newest protocol revision with a handshake.
 pub const WITH_HANDSHAKE: &str = "2025-11-25";
-/// The revision without one: each request carries its version.
+/// The stateless protocol revision: each request carries its version.
 pub const STATELESS: &str = "2026-07-28";

@@ -1,23 +1,22 @@
-//! Lines out of a stream of bytes, with a limit.
+//! Splits a byte stream into lines with a length limit.
 //!
-//! A line over the limit is dropped as it arrives, in constant memory. Its request id is still
-//! found, wherever in the line it stands, so that the client learns which request failed.
+//! A longer line is dropped as it arrives, in constant memory. Its request id is still extracted, so that the
+//! client learns which request failed.
 
 use std::mem;
 
-/// One line of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A line within the limit, without its end.
+    /// A line within the limit, without its line feed.
     Whole(&'a [u8]),
-    /// A line over the limit, with the request id where one was found, as JSON.
+    /// A line over the limit, with its request id as JSON if found.
     TooLong(Option<String>),
 }
 
-/// How much room for a line that came in parts stays for the next one.
+/// The buffer kept for the next partial line, in bytes.
 const KEPT_BYTES: usize = 2 * 1024 * 1024;
 
-/// Cuts a stream into lines.
+/// Splits a stream into lines.
 #[derive(Debug)]
 pub struct Lines {
     max_bytes: usize,
@@ -26,12 +25,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Returns a cutter of lines with a limit, their ends not counted.
+    /// Returns a splitter; the limit excludes the line feed.
     pub fn new(max_bytes: usize) -> Self {
         Self { max_bytes, partial: Vec::new(), dropped: None }
     }
 
-    /// Takes the next bytes of the stream and hands out every line that they end.
+    /// Consumes the next bytes and passes each completed line on.
     pub fn feed(&mut self, mut bytes: &[u8], mut line: impl FnMut(Line<'_>)) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (head, rest) = bytes.split_at(end);
@@ -55,7 +54,7 @@ impl Lines {
         self.keep(bytes);
     }
 
-    /// Hands out what stands after the last line end, when the stream is over.
+    /// Passes on the rest after the last line feed at the end of the stream.
     pub fn finish(&mut self, mut line: impl FnMut(Line<'_>)) {
         if let Some(scan) = self.dropped.take() {
             line(Line::TooLong(scan.id));
@@ -77,7 +76,7 @@ impl Lines {
     }
 }
 
-/// Finds the value of the key `id` of the outermost object while its bytes go by.
+/// Finds the top-level key `id` in a stream of bytes.
 #[derive(Debug, Default)]
 struct IdScan {
     depth: usize,
@@ -88,7 +87,7 @@ struct IdScan {
     id: Option<String>,
 }
 
-/// A key or id longer than this is none of ours.
+/// Longer keys and ids are skipped, in bytes.
 const MAX_TOKEN: usize = 256;
 
 impl IdScan {
@@ -162,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// Feeds a stream in pieces of every size and checks the lines.
+    /// Feeds a stream in chunks of every size and checks the lines.
     #[track_caller]
     fn check(stream: &str, max_bytes: usize, expected: &[Result<&str, Option<&str>>]) {
         for size in 1..=stream.len().max(1) {
@@ -207,14 +206,14 @@ mod tests {
         check(r#"{"id":{"a":1},"y":"zzzzzzzzz"}"#, 9, &[Err(None)]);
     }
 
-    /// Returns what a stream comes to when it is cut at its line feeds and then looked at.
+    /// Splits a stream at its line feeds: the reference result.
     fn plain(stream: &[u8], max_bytes: usize) -> Vec<Option<Vec<u8>>> {
         let stream = stream.strip_suffix(b"\n").unwrap_or(stream);
         let lines = stream.split(|byte| *byte == b'\n');
         lines.map(|line| (line.len() <= max_bytes).then(|| line.to_vec())).collect()
     }
 
-    /// Bytes in which line feeds, quotes and braces are frequent.
+    /// Bytes with frequent line feeds, quotes and braces.
     fn hostile() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             4 => prop::sample::select(b"\n{}[]\":,\\ \rid1".to_vec()),

@@ -1,7 +1,7 @@
-//! JSON objects and nothing in their place.
+//! Strict JSON objects: no arrays in their place and no duplicate keys.
 //!
-//! A derived struct is read from an array too, field after field, and a map keeps the last of two
-//! equal keys. Either way a call would run that whoever looked at the message did not see.
+//! Serde reads a derived struct from an array too, and a map keeps the last duplicate. Then the executed call
+//! could differ from the one that a reviewer of the message saw.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
-/// An object in which no key stands twice, at any depth.
+/// An object without duplicate keys at any depth.
 #[derive(Debug, PartialEq)]
 pub struct Object(pub Map<String, Value>);
 
@@ -43,7 +43,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
     }
 }
 
-/// A value whose objects have no key twice.
+/// A value whose objects have no duplicate keys.
 struct Distinct(Value);
 
 impl<'de> Deserialize<'de> for Distinct {
@@ -102,7 +102,7 @@ impl<'de> Visitor<'de> for DistinctVisitor {
     }
 }
 
-/// A struct that is read from an object alone.
+/// A struct deserialised from an object only.
 #[derive(Debug)]
 pub(crate) struct Named<T>(pub(crate) T);
 

@@ -1,4 +1,4 @@
-//! The parameters of messages, as far as the reading thread looks at them, and what does not fit.
+//! Parses the message parameters that the reading thread needs, and rejects invalid ones.
 
 use std::borrow::Cow;
 
@@ -51,16 +51,15 @@ pub(crate) struct CancelParams<'a> {
     pub(crate) request_id: &'a RawValue,
 }
 
-/// How far into a line the name of its method is looked for.
+/// The prefix of a line searched for the method name, in bytes.
 const HEAD: usize = 256;
 
-/// Reads a line that is a call together with its parameters: once, where looking at the envelope first
-/// would go over all of it twice. Nothing where it is no call, or where something is wrong with it
-/// that [`frame::parse`] is to tell.
+/// Parses a call and its parameters in one pass instead of two. Returns `None` for other messages and for
+/// errors, which [`frame::parse`] reports.
 pub(crate) fn parse_call(line: &[u8]) -> Option<(&RawValue, CallParams<'_>)> {
     let head = line.get(..HEAD).unwrap_or(line);
     memchr::memmem::find(head, b"\"tools/call\"")?;
-    // A part that nobody reads must be text too.
+    // Skipped parts must be UTF-8 too.
     let line = std::str::from_utf8(line).ok()?;
     let Named(frame) =
         serde_json::from_str::<Named<Frame<'_, Named<CallParams<'_>>>>>(line).ok()?;
@@ -71,27 +70,26 @@ pub(crate) fn parse_call(line: &[u8]) -> Option<(&RawValue, CallParams<'_>)> {
 }
 
 impl RequestMeta<'_> {
-    /// Returns whether a version is named at all.
     pub(crate) fn names_version(&self) -> bool {
         self.version.is_some()
     }
 
-    /// Returns whether the client says that it can be asked.
+    /// Returns whether the client supports elicitation.
     pub(crate) fn can_be_asked(&self) -> bool {
         let capabilities = self.capabilities.map(RawValue::get).unwrap_or_default();
-        // Nothing is read again of those that do not name it.
+        // Fast path: skip the parse where the key does not occur.
         capabilities.contains("elicitation")
             && serde_json::from_str(capabilities).is_ok_and(|value| elicit::can_be_asked(&value))
     }
 
-    /// Returns whether the request says all that one without a handshake must say.
+    /// Returns whether the request carries all that a stateless request must.
     pub(crate) fn is_stateless(&self) -> bool {
         self.version.as_deref() == Some(crate::STATELESS)
             && self.capabilities.is_some_and(|value| value.get().starts_with('{'))
     }
 }
 
-/// Returns whether a request is one that tells the library to do without the handshake.
+/// Returns whether a request switches the library to stateless mode.
 pub(crate) fn carries_version(frame: &Frame<'_>) -> bool {
     frame.method.as_deref() != Some("server/discover")
         && frame
@@ -101,7 +99,7 @@ pub(crate) fn carries_version(frame: &Frame<'_>) -> bool {
             .is_some_and(|Named(meta)| meta.is_stateless())
 }
 
-/// Refuses a request whose parameters are not those of its method.
+/// Rejects a request whose parameters do not fit its method.
 pub(crate) fn misfit(
     frame: &Frame<'_>,
     id: Option<String>,
@@ -112,17 +110,16 @@ pub(crate) fn misfit(
     Fault { code: INVALID_PARAMS, message, id }
 }
 
-/// Returns whether parameters are one object, or not there.
+/// Returns whether parameters are an object or absent.
 pub(crate) fn is_object(params: Option<&RawValue>) -> bool {
     params.is_none_or(|params| params.get().starts_with('{'))
 }
 
-/// Methods that this server has and whose parameters are required.
+/// Methods of this server with required parameters.
 const WITH_PARAMETERS: &[&str] =
     &["initialize", "server/discover", "subscriptions/listen", "tools/call"];
 
-/// Returns whether the protocol library took a method that it knows for one that it does not,
-/// because the parameters do not fit.
+/// Returns whether the library reports a known method as unknown, because its parameters do not fit.
 pub(crate) fn is_misfit(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     match message {
         RxJsonRpcMessage::<RoleServer>::Request(request) => match &request.request {
@@ -141,8 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the id and the parameters of a call as both ways of reading see them: at once, and one
-    /// after the other.
+    /// Returns id and parameters of a call by one pass and by two passes.
     fn both(line: &[u8]) -> [Option<String>; 2] {
         let text = |id: &RawValue, params: CallParams<'_>| {
             let meta = params.meta.map(|Named(meta)| (meta.names_version(), meta.is_stateless()));
@@ -166,7 +162,7 @@ mod tests {
         let [at_once, in_turn] = both(call.as_bytes());
         assert_eq!(at_once.as_deref(), Some("1 Read None (None, false, None)"));
         assert_eq!(at_once, in_turn);
-        // What is spelled otherwise, or stands far behind, is read in turn.
+        // Other spellings and later positions take the two-pass way.
         for call in [
             call.replace("tools/call", "tools\\/call"),
             call.replace("\"method\"", &format!("\"x\":\"{}\",\"method\"", "y".repeat(HEAD))),
@@ -177,7 +173,7 @@ mod tests {
     }
 
     proptest! {
-        /// Calls whose parts are all there, missing, twice there, or of another type.
+        /// Calls with complete, missing, duplicate or mistyped parts.
         #[test]
         fn a_call_is_the_same_at_once_and_in_turn(
             parts in prop::collection::vec(
@@ -201,7 +197,7 @@ mod tests {
             }
             let [at_once, in_turn] = both(&line);
             let names_call = parts.contains(&r#""method":"tools/call""#);
-            // What is not all text is left to the other way.
+            // Lines that are not UTF-8 take the two-pass way.
             if is_text || at_once.is_some() {
                 prop_assert_eq!(at_once, in_turn.filter(|_| names_call));
             }

@@ -1,4 +1,4 @@
-//! Progress of calls that the reading thread started.
+//! Progress notifications for calls of the reading thread.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use sinew_tool::Progress;
 
 use crate::transport::Output;
 
-/// Progress is told at most this often.
+/// The shortest interval between notifications.
 pub(crate) const EVERY: Duration = Duration::from_millis(100);
 
-/// Returns a progress that tells the client from whatever thread works. The token is JSON.
+/// Returns a progress that notifies the client from any thread. The token is JSON.
 pub(crate) fn to(output: Output, token: String) -> Progress {
     let pace = Pace::default();
     Progress::to(move |done, what| {
@@ -22,17 +22,17 @@ pub(crate) fn to(output: Output, token: String) -> Progress {
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":\
              {{\"progressToken\":{token},\"progress\":{done}.0,\"message\":{message}}}}}\n"
         );
-        // A client that is gone is noticed by the reading thread.
+        // The reading thread detects a closed client.
         let _ = output.write(told.as_bytes());
     })
 }
 
-/// When something was told last.
+/// Rate limiter: the time of the last notification.
 #[derive(Debug, Default)]
 pub struct Pace(Mutex<Option<Instant>>);
 
 impl Pace {
-    /// Returns whether it is time to tell something again.
+    /// Returns whether the next notification is due.
     pub fn is_due(&self) -> bool {
         let Ok(mut last) = self.0.lock() else { return false };
         if last.is_some_and(|at| at.elapsed() < EVERY) {

@@ -1,4 +1,4 @@
-//! The protocol library and its runtime: it starts with the first message that needs it.
+//! The protocol library (`rmcp`) and its runtime, started by the first message that needs it.
 
 use std::io;
 use std::sync::Arc;
@@ -15,18 +15,16 @@ use crate::engine::Engine;
 use crate::handler::Handler;
 use crate::transport::{Channel, Output, Owed};
 
-/// The protocol library and its runtime.
 pub(crate) struct Protocol {
-    /// Where tasks are started.
     pub(crate) handle: Handle,
-    /// What the library is to answer.
+    /// Messages for the library.
     pub(crate) messages: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
-    /// The runtime before it has a thread of its own, and the task that serves.
+    /// The runtime and the serving task, until the runtime gets a thread.
     parked: Option<(tokio::runtime::Runtime, JoinHandle<()>)>,
 }
 
 impl Protocol {
-    /// Starts the library, which has no thread of its own yet.
+    /// Starts the library without a thread.
     pub(crate) fn start(
         engine: Arc<Engine>,
         output: Output,
@@ -41,7 +39,7 @@ impl Protocol {
             Arc::new(move || shaken.store(true, Ordering::Release));
         let task = runtime.spawn(async move {
             tokio::spawn(tell_changes(Arc::clone(&engine)));
-            // A client whose handshake failed may try again.
+            // A client may retry a failed handshake.
             while !receiver.lock().await.is_closed() {
                 let transport = Channel {
                     messages: Arc::clone(&receiver),
@@ -62,8 +60,7 @@ impl Protocol {
         Ok(Self { handle, messages, parked: Some((runtime, task)) })
     }
 
-    /// Answers a first request on this thread: nobody else has to wake up for it. A request that is
-    /// not the first comes back.
+    /// Answers the first request on this thread, which avoids a thread switch; returns any later request.
     pub(crate) fn answer_first(
         &mut self,
         message: RxJsonRpcMessage<RoleServer>,
@@ -74,25 +71,25 @@ impl Protocol {
         if let Err(error) = self.messages.try_send(message) {
             return Some(error.into_inner());
         }
-        // One that takes longer goes on when the runtime gets its thread.
+        // A slower answer completes once the runtime has its thread.
         let _ = runtime.block_on(async { tokio::time::timeout(FIRST, owed.settled(id)).await });
         None
     }
 
-    /// Gives the runtime a thread of its own, unless it has one.
+    /// Gives the runtime its own thread, once.
     pub(crate) fn run(&mut self) {
         if let Some((runtime, task)) = self.parked.take() {
             let run = move || drop(runtime.block_on(task));
-            // Without a thread nothing would ever be answered; then the end of the input ends it.
+            // Without a thread no answer comes; the end of the input then ends the server.
             let _ = std::thread::Builder::new().name(String::from("mcp")).spawn(run);
         }
     }
 }
 
-/// How long a first request may occupy the reading thread.
+/// The most time a first request may use on the reading thread.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Makes the catalog anew whenever the tools change.
+/// Rebuilds the catalog when the tools change.
 async fn tell_changes(engine: Arc<Engine>) {
     let mut catalogs = engine.runtime.watch_catalogs();
     while catalogs.changed().await.is_ok() {
@@ -100,11 +97,11 @@ async fn tell_changes(engine: Arc<Engine>) {
     }
 }
 
-/// Tells a client with a handshake that the list of tools changed. Clients without one subscribe.
+/// Notifies a client with handshake of changed tools; stateless clients subscribe.
 async fn tell_client_changes(engine: Arc<Engine>, peer: rmcp::service::Peer<RoleServer>) {
     let mut catalogs = engine.runtime.watch_catalogs();
     while catalogs.changed().await.is_ok() {
-        // Whoever is told asks at once, and must not get the old list.
+        // The client asks at once and must get the new list.
         engine.show();
         if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
             return;

@@ -1,12 +1,11 @@
-//! A reply as a result of MCP.
+//! Converts a reply to an MCP result.
 
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ResourceContents, ServerResult};
 use sinew_tool::{Block, Meta, Reply};
 
 use crate::frame;
 
-/// Turns a reply into a result. What the model may use is in the content; what a program may use
-/// beside it is in `_meta`.
+/// Converts a reply: content for the model, `_meta` for programs.
 pub(crate) fn result(reply: Reply) -> CallToolResult {
     let content = reply
         .content
@@ -28,9 +27,8 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
     if let Some(error) = &reply.error {
         meta.insert(String::from("sinew/error"), serde_json::json!(error));
     }
-    // Durations and rulings differ from call to call; a client that wants them reads the ledger.
-    // Where nothing was left out, the content says everything, but not how a command was contained,
-    // which checkpoint undoes a change, nor what hooks did.
+    // Durations and rulings differ between calls, so only the ledger has them. Complete content needs
+    // no `_meta` except for sandbox, checkpoint and hook notes.
     let told = Meta { duration_ms: 0.0, ruling: None, ..reply.meta };
     let left_out = told.truncated || told.skipped.is_some() || told.output_id.is_some();
     let is_kept = told.checkpoint_id.is_some();
@@ -46,7 +44,7 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
     result
 }
 
-/// Writes the response to a call in the shape of a revision.
+/// Writes the response to a call in the shape of a protocol revision.
 pub(crate) fn write(out: &mut Vec<u8>, id: &str, result: CallToolResult, stateless: bool) {
     let mut result = ServerResult::CallToolResult(result);
     if !stateless {

@@ -1,4 +1,4 @@
-//! The reading thread: what is answered in place, what moves on, and how it all ends.
+//! The reading thread: answers requests in place, hands others to the protocol library, and shuts down.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -30,53 +30,52 @@ use crate::protocol::Protocol;
 use crate::reply;
 use crate::transport::{Output, Owed};
 
-/// What a server is started with.
+/// The options of a server.
 pub struct Options {
-    /// The dialect to serve; `None` is the first of the runtime.
+    /// The dialect to serve; `None` is the runtime's first.
     pub dialect: Option<String>,
-    /// The session that every call belongs to; call ids begin with it.
+    /// The session of all calls; call ids begin with it.
     pub session: String,
-    /// What the client's model is told of the server.
+    /// The instructions for the client's model.
     pub instructions: String,
-    /// The longest line that is taken, in bytes.
+    /// The longest accepted line, in bytes.
     pub max_line_bytes: usize,
-    /// Whether cheap calls are answered on the reading thread. Off, every message goes through the
-    /// protocol library: slower, and the same bytes.
+    /// Whether the reading thread answers cheap calls. The protocol library is slower, with the same bytes.
     pub inline: bool,
-    /// The calls that run, for whoever ends the process.
+    /// The running calls, so that the process can cancel them when it ends.
     pub calls: Calls,
-    /// Told the name of the client, once it says it.
+    /// Receives the client's name once it is known.
     pub on_client: Box<dyn Fn(String) + Send + Sync>,
 }
 
 /// The two ends of a connection.
 pub struct Stream {
-    /// Where requests come from; reads block.
+    /// The source of requests; reads block.
     pub input: Box<dyn Read + Send>,
-    /// Where answers go; writes block.
+    /// The destination of answers; writes block.
     pub output: Box<dyn Write + Send>,
-    /// Returns whether the client closed its end of the output, without writing to it.
+    /// Returns whether the client closed its end of the output, without a write.
     pub gone: Box<dyn Fn() -> bool + Send>,
 }
 
-/// How long answers that are still due are waited for after the input ended.
+/// The longest wait for pending answers after the input ended.
 const DRAIN: Duration = Duration::from_secs(60);
-/// How long calls that are taken back at the end get to end by themselves.
+/// The time that calls cancelled at the end get to finish.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// The most memory that answers take between two writes, and keep after one, in bytes.
+/// The most buffered answers between two writes, and the buffer kept after one, in bytes.
 const KEPT_ANSWERS: usize = 1024 * 1024;
-/// How often the end of the client is looked for meanwhile.
+/// The poll interval for a closed client in that time.
 const DRAIN_STEP: Duration = Duration::from_millis(2);
 
-/// Serves a client until it closes its end. Fails where the input cannot be read, or answers cannot
-/// be written to a client that is there.
+/// Serves a client until it closes its end. Fails if the input cannot be read, or if a connected client
+/// cannot be written to.
 pub fn serve(runtime: Arc<Runtime>, options: Options, stream: Stream) -> io::Result<()> {
     let Stream { mut input, output, gone } = stream;
     let max_line_bytes = options.max_line_bytes;
     let output = Output::new(output);
     let mut connection = Connection::new(Engine::new(runtime, options, output.clone()), output);
     let read = read(&mut connection, &mut *input, max_line_bytes);
-    // However it ends, what was answered goes out and what runs gets its closing record.
+    // In every case answers are flushed, and running calls get their closing record.
     let flushed = connection.flush();
     connection.drain(&*gone);
     match connection.output.failure() {
@@ -87,7 +86,6 @@ pub fn serve(runtime: Arc<Runtime>, options: Options, stream: Stream) -> io::Res
     }
 }
 
-/// Reads until the client closes its end, or answers cannot be written any more.
 fn read(
     connection: &mut Connection,
     input: &mut dyn Read,
@@ -110,33 +108,31 @@ fn read(
     Ok(())
 }
 
-/// The calls that did not finish on the reading thread, by request id as JSON; nothing stands for one
-/// whose answer is on its way.
+/// Calls that left the reading thread, by request id as JSON; `None` means the answer is being written.
 type Moved = Arc<Mutex<HashMap<String, Option<Cancel>>>>;
 
-/// What a request asks of this thread.
+/// The kind of a request for this thread.
 enum Asked<'a> {
     Ping,
     List(Option<Named<RequestMeta<'a>>>),
     Call(CallParams<'a>),
-    /// Something that the protocol library answers.
+    /// A request for the protocol library.
     Other,
 }
 
 struct Connection {
     engine: Arc<Engine>,
     output: Output,
-    /// What the reading thread answered since the last write.
+    /// Answers since the last write.
     answers: Vec<u8>,
-    /// Where the future of the last call was, for the next one.
+    /// Reusable allocation for the future of the next call.
     place: Option<ReusableBoxFuture<'static, Reply>>,
     moved: Moved,
     owed: Owed,
     protocol: Option<Protocol>,
     /// Whether the reply to `initialize` was written.
     shaken: Arc<AtomicBool>,
-    /// Whether the protocol library saw a request that carries its version, and so knows that this
-    /// client does without the handshake.
+    /// Whether the library saw a request with its version, which makes this client stateless (no handshake).
     stateless: bool,
 }
 
@@ -155,7 +151,6 @@ impl Connection {
         }
     }
 
-    /// Writes what the reading thread answered.
     fn flush(&mut self) -> io::Result<()> {
         if self.answers.is_empty() {
             return Ok(());
@@ -163,7 +158,7 @@ impl Connection {
         let written = self.output.write(&self.answers);
         self.engine.runtime.rest();
         self.answers.clear();
-        // One large answer must not stay in memory for the rest of the session.
+        // Do not keep the memory of one large answer for the whole session.
         self.answers.shrink_to(KEPT_ANSWERS);
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -208,7 +203,7 @@ impl Connection {
                     true
                 }
             },
-            // Nothing answers a notification, also not one that cannot be read.
+            // Notifications have no response, even invalid ones.
             Kind::Notification => !is_object(frame.params) || self.cancel(frame),
             Kind::Response => {
                 frame.id.is_some_and(|id| self.engine.elicitation.respond(&frame::key(id), line))
@@ -220,26 +215,25 @@ impl Connection {
         self.keep_small();
     }
 
-    /// Writes answers that have become much.
+    /// Flushes answers above the buffer limit.
     fn keep_small(&mut self) {
         if KEPT_ANSWERS < self.answers.len() {
-            // A client that is gone is noticed at the next read.
+            // The next read detects a closed client.
             let _ = self.flush();
         }
     }
 
-    /// Returns whether no request with an id waits for its answer.
+    /// Returns whether no pending request has this id.
     fn is_new(&self, id: &RawValue) -> bool {
         let id = frame::key(id);
         !self.owed.waits(&id) && !matches!(locked(&self.moved).get(&*id), Some(Some(_)))
     }
 
-    /// Refuses a request that no way could answer; returns what this thread looks at of any other.
+    /// Rejects an invalid request, or returns its kind for this thread.
     fn checked<'a>(&self, frame: &Frame<'a>) -> Result<Asked<'a>, Fault> {
         let Some(id) = frame.id else { return Ok(Asked::Other) };
-        // An id must not be used twice in a session, says the specification under "Requests". After
-        // the answer it does no harm; before, one of the two would get the answer of the other. An
-        // error with this id would be taken for the answer of the first.
+        // The specification ("Requests") forbids reuse of an id in a session. Reuse of a pending id is
+        // harmful: the client would take any response with it for that of the first request.
         if !self.is_new(id) {
             let message = format!(
                 "a request of this `id` is not answered yet; give each its own: {}",
@@ -254,7 +248,7 @@ impl Connection {
         }
         match (frame.method.as_deref(), frame.params) {
             (Some("tools/list"), Some(params)) => {
-                // No list of ours gave a cursor out.
+                // This server's lists never return a cursor.
                 let list = serde_json::from_str::<ListParams<'_>>(params.get());
                 let list = list.map_err(|error| misfit(&error))?;
                 if list.cursor.is_some() {
@@ -272,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request on this thread where that is possible; returns whether it was.
+    /// Answers a request on this thread if possible; returns whether it did.
     fn answer(&mut self, frame: &Frame<'_>, asked: Asked<'_>) -> bool {
         let Some(id) = frame.id.filter(|_| self.engine.options.inline) else { return false };
         match asked {
@@ -295,8 +289,8 @@ impl Connection {
         self.shaken.load(Ordering::Acquire)
     }
 
-    /// Returns whether a request is answered in the stateless shape, by the version it carries or
-    /// that the session agreed on; nothing where the library must decide.
+    /// Returns whether the response has the stateless shape, by the version of the request or session; `None`
+    /// lets the library decide.
     fn shape(&self, meta: Option<&Named<RequestMeta<'_>>>) -> Option<bool> {
         match meta {
             Some(Named(meta)) if meta.names_version() => {
@@ -306,7 +300,7 @@ impl Connection {
         }
     }
 
-    /// Polls a call once on this thread: a cheap one is done, any other moves to the runtime.
+    /// Polls a call once on this thread: cheap calls complete, others move to the runtime.
     fn call(&mut self, id: &RawValue, params: CallParams<'_>) -> bool {
         if params.task.is_some() {
             return false;
@@ -369,7 +363,7 @@ impl Connection {
         true
     }
 
-    /// Lets a call that waits for something go on as a task of the runtime.
+    /// Continues a waiting call as a task of the runtime.
     fn move_on(
         &self,
         handle: &Handle,
@@ -385,23 +379,23 @@ impl Connection {
         handle.spawn(async move {
             let reply = call.await;
             locked(&moved).insert(key.clone(), None);
-            // A request that the client took back gets no answer.
+            // A cancelled request gets no answer.
             if !cancel.is_cancelled() {
                 let mut answer = Vec::new();
                 reply::write(&mut answer, &id, reply::result(reply), stateless);
-                // A client that is gone is noticed by the reading thread.
+                // The reading thread detects a closed client.
                 let _ = output.write(&answer);
             }
             runtime.rest();
             let mut moved = locked(&moved);
-            // The client may have used the id again as soon as it had the answer.
+            // The client may reuse the id as soon as it has the answer.
             if let Some(None) = moved.get(&key) {
                 moved.remove(&key);
             }
         });
     }
 
-    /// Lets a call go on that waits behind a state for its client.
+    /// Resumes the suspended call behind a client's state.
     fn resume(
         &mut self,
         id: &RawValue,
@@ -426,7 +420,7 @@ impl Connection {
         true
     }
 
-    /// Answers a request with what a call that goes on by itself comes to: its end, or a question.
+    /// Answers a request with the outcome of a background call: its reply or a question.
     fn follow(&self, handle: &Handle, id: &RawValue, going: Going, called: Called, cancel: Cancel) {
         let (moved, output) = (Arc::clone(&self.moved), self.output.clone());
         let engine = Arc::clone(&self.engine);
@@ -455,9 +449,9 @@ impl Connection {
                 }
             }
             locked(&moved).insert(key.clone(), None);
-            // A request that the client took back gets no answer.
+            // A cancelled request gets no answer.
             if !cancel.is_cancelled() {
-                // A client that is gone is noticed by the reading thread.
+                // The reading thread detects a closed client.
                 let _ = output.write(&answer);
             }
             engine.runtime.rest();
@@ -468,7 +462,7 @@ impl Connection {
         });
     }
 
-    /// Takes back a call of ours; returns whether it was one.
+    /// Cancels a call of this server; returns whether it was one.
     fn cancel(&mut self, frame: &Frame<'_>) -> bool {
         if frame.method.as_deref() != Some("notifications/cancelled") {
             return false;
@@ -485,7 +479,6 @@ impl Connection {
         cancel.inspect(Cancel::cancel).is_some()
     }
 
-    /// Hands a message to the protocol library.
     fn pass_on(&mut self, frame: &Frame<'_>, kind: Kind, line: &[u8]) {
         let id = frame.id.map(|id| id.get().to_owned());
         let message: RxJsonRpcMessage<RoleServer> = match serde_json::from_slice(line) {
@@ -494,7 +487,7 @@ impl Connection {
                 let fault = misfit(frame, id, &error);
                 return frame::write_fault(&mut self.answers, &fault);
             }
-            // Nothing answers a notification or a response.
+            // Notifications and responses get no answer.
             Err(_) => return,
         };
         if is_misfit(&message) {
@@ -511,10 +504,10 @@ impl Connection {
             let params: serde_json::Value = params.unwrap_or_default();
             self.engine.elicitation.declared(params.get("capabilities"));
         } else if kind != Kind::Request && self.protocol.is_none() {
-            // Before its first request the library takes a notification for a broken client.
+            // Before its first request the library treats a notification as a protocol error.
             return;
         }
-        // What was answered so far goes out first, so that order within a read is kept.
+        // Flush first to keep the order of answers within a read.
         if self.flush().is_err() {
             return;
         }
@@ -528,18 +521,18 @@ impl Connection {
         );
         let Some(protocol) = self.protocol() else { return };
         let left = match id {
-            // Nobody waits here for what ends when the client likes.
+            // Do not wait for a subscription: the client decides when it ends.
             Some(id) if !is_open => protocol.answer_first(message, &id, &owed),
             _ => Some(message),
         };
         protocol.run();
         if let Some(message) = left {
-            // A full channel stops the reader, as a full pipe would.
+            // A full channel blocks the reader, as a full pipe would.
             let _ = protocol.messages.blocking_send(message);
         }
     }
 
-    /// Tells the name of the client, which stands at a place of the parameters.
+    /// Reports the client name from a key of the parameters.
     fn tell_client(&self, frame: &Frame<'_>, place: &str) {
         let name = frame
             .params
@@ -550,7 +543,7 @@ impl Connection {
         }
     }
 
-    /// Returns the protocol library, started with its runtime the first time it is needed.
+    /// Returns the protocol library and starts its runtime on first use.
     fn protocol(&mut self) -> Option<&mut Protocol> {
         if self.protocol.is_none() {
             let (engine, shaken) = (Arc::clone(&self.engine), Arc::clone(&self.shaken));
@@ -560,9 +553,9 @@ impl Connection {
         self.protocol.as_mut()
     }
 
-    /// Waits for the answers that are still due, unless nobody is there to read them.
+    /// Waits for pending answers unless the client is gone.
     fn drain(&mut self, gone: &dyn Fn() -> bool) {
-        // No answer can come any more.
+        // No elicitation response can arrive any more.
         self.engine.elicitation.close();
         let until = Instant::now() + DRAIN;
         let calls = &self.engine.options.calls;
@@ -571,7 +564,7 @@ impl Connection {
         while due() && !gone() && !failed() && Instant::now() < until {
             std::thread::sleep(DRAIN_STEP);
         }
-        // What still runs is taken back, and its end is recorded.
+        // Cancel the remaining calls, so that their end is recorded.
         calls.cancel_all(LAST_WORDS);
     }
 }

@@ -1,5 +1,4 @@
-//! The two ends of the connection as the rest sees them: a writer that every thread shares, and
-//! the transport under the protocol library.
+//! The shared output of all threads, and the transport of the protocol library.
 
 use sinew_tool::sync::lock;
 use std::collections::HashMap;
@@ -11,7 +10,7 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::{Notify, mpsc};
 
-/// The output, shared: one message is written whole before the next.
+/// The shared output, which writes one whole message at a time.
 #[derive(Clone)]
 pub(crate) struct Output(Arc<Mutex<Box<dyn Write + Send>>>, Arc<OnceLock<io::Error>>);
 
@@ -24,7 +23,7 @@ impl Output {
         let mut output = lock(&self.0);
         output.write_all(bytes).and_then(|()| output.flush()).map_err(|error| {
             let kind = error.kind();
-            // A client that left is no failure; it may do so at any time.
+            // A client may leave at any time: a broken pipe is no failure.
             if kind != io::ErrorKind::BrokenPipe {
                 let _ = self.1.set(error);
             }
@@ -32,24 +31,23 @@ impl Output {
         })
     }
 
-    /// Returns why a message could not be written to a client that is there, if one could not.
+    /// Returns the error of a write to a connected client, if any.
     pub(crate) fn failure(&self) -> Option<&io::Error> {
         self.1.get()
     }
 }
 
-/// What the protocol library owes the client, by request id as JSON.
+/// Pending answers of the protocol library, by request id as JSON.
 #[derive(Clone, Default)]
 pub(crate) struct Owed(Arc<Mutex<HashMap<String, Debt>>>, Arc<Notify>);
 
-/// How far an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Debt {
-    /// It will come.
+    /// Pending.
     Due,
-    /// It comes when the client ends what it asked for, as a subscription: nobody waits for it.
+    /// Pending until the client ends it, such as a subscription: the shutdown does not wait for it.
     Open,
-    /// It is on its way.
+    /// Being written.
     Answered,
 }
 
@@ -66,15 +64,14 @@ impl Owed {
         self.locked().insert(id, Debt::Open);
     }
 
-    /// The answer is about to be written: once the client has it, the id is free. Returns whether it
-    /// is owed still; nobody waits for the answer of a request that was taken back.
+    /// Marks an answer as being written, which frees the id; returns `false` if the request was cancelled.
     fn answering(&self, id: &str) -> bool {
         let mut owed = self.locked();
         let debt = owed.get_mut(id);
         debt.map(|debt| *debt = Debt::Answered).is_some()
     }
 
-    /// The answer was written. The client may have used the id again as soon as it had it.
+    /// Removes a written answer, unless the client already reused its id.
     fn answered(&self, id: &str) {
         let mut owed = self.locked();
         if let Some(Debt::Answered) = owed.get(id) {
@@ -89,31 +86,30 @@ impl Owed {
         self.1.notify_one();
     }
 
-    /// Waits until one request is answered. One waiter at a time.
+    /// Waits until one request is answered; one waiter at a time.
     pub(crate) async fn settled(&self, id: &str) {
         while self.locked().contains_key(id) {
             self.1.notified().await;
         }
     }
 
-    /// Returns whether a request of this id waits for its answer.
+    /// Returns whether a request with this id is pending.
     pub(crate) fn waits(&self, id: &str) -> bool {
         self.locked().get(id).is_some_and(|debt| *debt != Debt::Answered)
     }
 
-    /// Returns whether no answer will come by itself.
+    /// Returns whether only open requests, such as subscriptions, are left.
     pub(crate) fn is_settled(&self) -> bool {
         self.locked().values().all(|debt| *debt == Debt::Open)
     }
 }
 
-/// The transport under the protocol library: messages come in through a channel and leave through
-/// the shared output.
+/// The transport of the protocol library: messages arrive by channel and leave by the shared output.
 pub(crate) struct Channel {
     pub(crate) messages: Arc<tokio::sync::Mutex<mpsc::Receiver<RxJsonRpcMessage<RoleServer>>>>,
     pub(crate) output: Output,
     pub(crate) owed: Owed,
-    /// Told once the reply to `initialize` was written.
+    /// Called after the reply to `initialize` is written.
     pub(crate) shaken: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -146,7 +142,7 @@ impl Transport<RoleServer> for Channel {
             {
                 shaken();
             }
-            // What cannot be written is not owed any longer either.
+            // An answer that cannot be written is no longer pending.
             id.iter().for_each(|id| owed.answered(id));
             written
         }

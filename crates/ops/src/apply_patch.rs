@@ -1,19 +1,16 @@
-//! ApplyPatch: a patch of one file or many, all of it or nothing.
+//! ApplyPatch: applies a patch of one or many files, to all of them or to none.
 //!
-//! The [patch](crate::patch) says file by file what is asked. Every name in it is contained before
-//! anything is read, as a name of its own: a symbolic link is only followed where the content of a
-//! file changes, never where a name is made, removed or moved. The new contents are worked out in
-//! memory, one entry on what the one before left, and then all files change together, each only if it
-//! is still as it was read.
+//! The [patch](crate::patch) names the files and their changes. Every path is contained before any file is
+//! read. A symbolic link is followed only where a file's content changes, never where a name is created,
+//! removed or moved. New contents are computed in memory, each entry on the result of the one before. Then
+//! all files change together, each only if it is still as it was read.
 //!
-//! What `git apply` refuses is refused here: a file to create that is there, a file to delete that
-//! holds something else, a file that is missing. Hunks are fitted to the text of a file, which is
-//! decoded and encoded again as Edit does; what is no text is refused. What a patch does not speak of
-//! stays as it is. A file that gets another name keeps its attributes.
+//! As `git apply`, it rejects creating an existing file, deleting a file with other content, and changing a
+//! missing file. It decodes and encodes text as Edit does and rejects hunks for binary content. Everything
+//! that the patch does not mention stays; a renamed file keeps its attributes.
 //!
-//! Deliberately absent: directories. Missing ones are made, empty ones stay, and a patch that makes a
-//! directory of a file, or a file of a directory, is refused. So is a rename of what an earlier one
-//! of the same diff made, as by git.
+//! Deliberately absent: directories. Missing ones are created and empty ones stay. Rejected: replacing a
+//! file by a directory or the reverse and, as by git, a second rename of a file.
 
 mod names;
 mod shown;
@@ -34,7 +31,7 @@ use crate::patch::{self, FilePatch, Match, Patch, PatchOp};
 use names::EntryNames;
 use work::Work;
 
-/// The largest patch that is read.
+/// The largest patch, in bytes.
 const MAX_PATCH_BYTES: usize = 64 << 20;
 
 /// Patches up to this size, of a few small files, are applied on the thread that read the call.
@@ -45,36 +42,35 @@ const FEW: usize = 8;
 #[derive(Debug)]
 pub struct ApplyPatch;
 
-/// What ApplyPatch is asked.
+/// Arguments of ApplyPatch.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPatchArgs {
     /// The patch: a unified or git diff, or an envelope.
     #[serde(deserialize_with = "shared")]
     pub patch: Arc<String>,
-    /// The one file it is for, whatever its headers say.
+    /// The one file to patch, overriding the headers.
     #[serde(default)]
     pub path: Option<String>,
-    /// How many leading parts of the names of a diff are left out.
+    /// How many leading parts of a diff's names are stripped.
     #[serde(default)]
     pub strip: Option<u32>,
-    /// Whether the changes are only shown.
+    /// Whether this is a dry run: the changes are only shown.
     #[serde(default)]
     pub dry_run: bool,
-    /// Whether the target of a symbolic link is changed; else a link is refused.
+    /// Whether the target of a symbolic link is changed; else a link is rejected.
     #[serde(default)]
     pub follow_links: bool,
-    /// Whether the hunks alone are heeded: no header takes a file away or changes its mode.
+    /// Whether only hunks apply: no header deletes a file or changes its mode.
     #[serde(default)]
     pub content_only: bool,
-    /// What the patch asks for, once it was read. It is kept as long as the call, also while that waits
-    /// for an answer: 64 bytes a hunk.
+    /// The parsed patch, kept for the whole call, also while it waits for an answer: 64 bytes a hunk.
     #[serde(skip)]
     asked: OnceLock<Arc<Asked>>,
 }
 
 self_cell! {
-    /// A patch and what it asks for.
+    /// A patch and its parsed form.
     struct Asked {
         owner: Arc<String>,
         #[covariant]
@@ -84,7 +80,7 @@ self_cell! {
     impl {Debug}
 }
 
-/// What a patch asks for.
+/// The changes that a patch asks for.
 #[derive(Debug)]
 struct Parsed<'p> {
     patch: Patch<'p>,
@@ -96,7 +92,7 @@ fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<String>, D::
 }
 
 impl ApplyPatchArgs {
-    /// Returns what the patch asks for. That is wanted at each step of a call, and read once.
+    /// Returns the parsed patch: each step of a call needs it, and only the first one parses.
     fn asked(&self) -> Result<Arc<Asked>, ToolError> {
         if let Some(asked) = self.asked.get() {
             return Ok(Arc::clone(asked));
@@ -121,10 +117,10 @@ impl ApplyPatchArgs {
     }
 }
 
-/// What ApplyPatch did.
+/// Outcome of ApplyPatch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyPatchOut {
-    /// What became of each file, in the order of the patch.
+    /// The outcome of each file, in the order of the patch.
     pub files: Vec<Patched>,
     /// Whether nothing was written.
     pub dry_run: bool,
@@ -132,12 +128,12 @@ pub struct ApplyPatchOut {
     pub diff: String,
 }
 
-/// What a patch did to a file.
+/// The change of one file by a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patched {
-    /// What was done.
+    /// The operation.
     pub what: What,
-    /// The real path; of what is new where there is something new.
+    /// The real path; the new one of a rename or copy.
     pub path: PathBuf,
     /// The real path before, of a file that got another name or was copied.
     pub from: Option<PathBuf>,
@@ -145,7 +141,7 @@ pub struct Patched {
     pub hunks: Vec<Match>,
 }
 
-/// What was done to a file.
+/// The operation on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// It was made.
@@ -213,7 +209,7 @@ impl Operation for ApplyPatch {
     }
 
     fn claims(args: &ApplyPatchArgs, _settings: &FileSettings) -> Vec<Claim> {
-        // Whatever is wrong with the patch was refused before.
+        // An invalid patch was rejected before.
         let claims = |asked: Arc<Asked>| asked.borrow_dependent().names.claims(args);
         args.asked().map(claims).unwrap_or_default()
     }
@@ -251,7 +247,7 @@ impl Operation for ApplyPatch {
     }
 }
 
-/// Leaves nothing of an entry but what it makes of the content.
+/// Reduces an entry to its change of the content.
 fn keep_content(file: &mut FilePatch<'_>) -> Result<(), ToolError> {
     let creates = file.deed == PatchOp::Create;
     if file.hunks.is_empty() && !creates {
@@ -280,8 +276,7 @@ fn shape(_args: &ApplyPatchArgs, out: ApplyPatchOut, shaping: &Shaping<'_>) -> R
     Reply::text(text)
 }
 
-/// Returns the line of a reply about one file: what was done, and how its hunks were found where that
-/// is not exactly where and as they were written.
+/// Returns the reply line of one file: its operation, and how each inexact hunk was found.
 fn line(file: &Patched, shaping: &Shaping<'_>) -> String {
     const MAX_TOLD: usize = 8;
     let path = shaping.shown(&file.path);

@@ -1,12 +1,10 @@
-//! Bash: a command runs in a shell.
+//! Bash: runs a command in a shell.
 //!
-//! The command gets no terminal and no input, and everything that it starts ends with it, unless it
-//! was started to go on in the background. What it writes is shown as a person would see it at the
-//! end: without colours, and of a line that was written over again and again the last state. What a
-//! reply has no room for is stored whole.
+//! The command gets no terminal and no stdin. All its processes end with it, unless it was started in the
+//! background. Its output is shown as a terminal would show it at the end: without colours, and with only
+//! the last state of an overwritten line. Output beyond the limit of a reply is stored whole.
 //!
-//! Other vocabularies run commands as this one does, in a shell or a program without one, and differ
-//! in their words: what they share is in [`end`].
+//! Other dialects run commands the same way, in a shell or without one; [`end`] holds what they share.
 
 pub mod end;
 
@@ -22,22 +20,22 @@ use sinew_tool::{
 
 use crate::{screen, waits};
 
-/// How long a command may take unless the call says so, in milliseconds.
+/// The default timeout of a command, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: i64 = 120_000;
-/// How long it may take at most, in milliseconds.
+/// The longest timeout, in milliseconds.
 pub const MAX_TIMEOUT_MS: i64 = 600_000;
-/// How long it may take in a vocabulary that names no maximum, in milliseconds.
+/// The longest timeout in a dialect that names none, in milliseconds.
 pub const LONGEST_TIMEOUT_MS: i64 = 1_800_000;
-/// How long a call waits to see whether a command that is to go on ends at once.
+/// How long a call waits for a background command that ends at once.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
-/// What a reply shows of an output, in bytes and lines.
+/// The limits of shown output, in bytes and lines.
 const SHOWN: (usize, usize) = (50 * 1024, 2_000);
 
 /// Runs a command.
 #[derive(Debug)]
 pub struct Bash;
 
-/// What Bash is asked.
+/// Arguments of Bash.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BashArgs {
@@ -53,25 +51,24 @@ pub struct BashArgs {
     /// The arguments of that program.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Where it starts; without it, or where it is empty, where the last command of the session ended
-    /// or at the first root.
+    /// The start directory. Absent or empty: where the session's last command ended, or the first root.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// After this time it is ended.
+    /// The command is killed after this time.
     pub timeout_ms: u64,
-    /// What it is for, for the person who reads.
+    /// The purpose, for the user.
     #[serde(default)]
     pub description: Option<String>,
-    /// Whether it goes on after the call.
+    /// Whether it runs in the background, after the call.
     #[serde(default)]
     pub background: bool,
-    /// Whether both of its streams are one.
+    /// Whether stdout and stderr are one stream.
     #[serde(default)]
     pub merged: bool,
     /// Whether its output is shown as it is.
     #[serde(default)]
     pub raw: bool,
-    /// Whether `sh` runs it, whatever shell the user has.
+    /// Whether `sh` runs it instead of the user's shell.
     #[serde(default)]
     pub posix: bool,
     /// Whether it starts where the last command of the session ended.
@@ -83,16 +80,16 @@ pub struct BashArgs {
     /// The variables it gets of those that every command gets; empty means all.
     #[serde(default)]
     pub variables: Vec<String>,
-    /// How many such commands may run at once.
+    /// The most such commands that may run at once.
     #[serde(default)]
     pub max_at_once: Option<u32>,
-    /// An output of more bytes is stored whole, whatever its lines.
+    /// An output of more bytes is stored whole, however few its lines.
     #[serde(default)]
     pub store_above_bytes: Option<u64>,
 }
 
 impl BashArgs {
-    /// Returns what runs, with the field that names it.
+    /// Returns the command line, with the field that names it.
     fn line(&self) -> (&'static str, CommandLine) {
         if let Some(argv) = &self.argv {
             return ("argv", CommandLine::Argv(argv.clone()));
@@ -118,17 +115,17 @@ impl BashArgs {
     }
 }
 
-/// What Bash did.
+/// Outcome of Bash.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BashOut {
     /// The command ran to its end.
     Finished {
-        /// What became of it.
+        /// The result of the command.
         finished: Box<Finished>,
-        /// The commands of the session that go on.
+        /// The background commands of the session.
         background: Vec<Background>,
     },
-    /// The command goes on, and wrote this already.
+    /// The command runs in the background; its first output.
     Begun(Box<News>),
 }
 
@@ -227,7 +224,7 @@ fn finished_reply(
     shaping: &Shaping<'_>,
 ) -> Reply {
     let shown = screen::show(&finished.merged, args.raw, SHOWN);
-    // First, where they are seen: models read the end of a long output alone.
+    // Refusals come first, since models read only the end of a long output.
     let mut text = end::refusal_lines(&finished.refusals);
     text.push_str(&shown.text);
     if !text.is_empty() && !text.ends_with('\n') {

@@ -1,7 +1,6 @@
-//! BashOutput: what a command in the background wrote since the last look, or all that there are.
+//! BashOutput: returns what a background command wrote since the last look, or lists all of them.
 //!
-//! A look takes what is new, and the next one begins after it. It can wait: until a text is written, until
-//! nothing is written any more, until the command ends.
+//! A look consumes the new output. It can wait for a text, for silence, or for the end of the command.
 
 use std::fmt::Write;
 
@@ -16,30 +15,30 @@ use crate::bash::end;
 use crate::screen;
 use crate::waits::{self, MAX_WAIT_MS, Until};
 
-/// What a reply shows of an output, in bytes and lines.
+/// The limits of shown output, in bytes and lines.
 const SHOWN: (usize, usize) = (50 * 1024, 2_000);
 
-/// Looks at commands in the background.
+/// Reads the output of background commands.
 #[derive(Debug)]
 pub struct BashOutput;
 
-/// What BashOutput is asked.
+/// Arguments of BashOutput.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BashOutputArgs {
-    /// The name of the command; without it all of them are listed.
+    /// The ID of the command; without it all of them are listed.
     #[serde(default)]
     pub id: Option<String>,
-    /// A regular expression: only lines that it matches are shown, the others are gone all the same.
+    /// A regular expression: only matching lines are shown; the others are consumed too.
     #[serde(default)]
     pub filter: Option<String>,
     /// A regular expression: the wait ends when it matches something new.
     #[serde(default)]
     pub until: Option<String>,
-    /// The wait ends when nothing was written for so long.
+    /// The wait ends after this long without output, in milliseconds.
     #[serde(default)]
     pub idle_ms: Option<u64>,
-    /// The longest wait; alone, it waits for the end of the command.
+    /// The longest wait, in milliseconds; alone, it waits for the end of the command.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
 }
@@ -51,7 +50,7 @@ impl BashOutputArgs {
     }
 }
 
-/// What BashOutput found.
+/// Outcome of BashOutput.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BashOutputOut {
     /// Every command of the session in the background.

@@ -1,10 +1,9 @@
-//! Many edits of one content, each on the result of the one before.
+//! Applies many edits to one content, each on the result of the one before.
 //!
-//! Searching the whole content once per edit would read it a hundred times for a hundred edits. So
-//! one pass looks for all texts at once, and an edit then only has to make sure that no earlier edit
-//! made or destroyed a place of its text: it looks at the seams. Whatever is not plain (a text that
-//! is missing, too frequent, in other line endings or in what an earlier edit wrote) is decided by
-//! [`Needle::find`] on the content as it is by then, so the result is the same as one after another.
+//! A search per edit would read the content a hundred times for a hundred edits, so one pass looks for all
+//! texts. Each edit then checks only the seams, where an earlier edit may have made or destroyed a match.
+//! [`Needle::find`] decides the other cases on the current content: a text that is missing, too frequent,
+//! in other line endings or in the output of an earlier edit. The result is that of one edit after another.
 
 use std::borrow::Cow;
 
@@ -32,7 +31,7 @@ pub(crate) struct BatchEdit<'a> {
     pub(crate) all: bool,
 }
 
-/// What one edit did.
+/// The outcome of one edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppliedEdit {
     /// How many places it replaced.
@@ -47,7 +46,6 @@ pub(crate) struct Edited<'a> {
     pub(crate) base: Cow<'a, [u8]>,
     /// In order, not overlapping.
     pub(crate) changes: Vec<ContentChange<'a>>,
-    /// What each edit did.
     pub(crate) applied: Vec<AppliedEdit>,
 }
 
@@ -193,8 +191,7 @@ impl<'a> BatchState<'a> {
     }
 }
 
-/// Returns where the text of each edit begins, overlaps included, or nothing where there are too
-/// many places.
+/// Returns where the text of each edit begins, overlaps included, or `None` for too many places.
 fn places(base: &[u8], edits: &[BatchEdit<'_>]) -> Option<Vec<Vec<usize>>> {
     let anchors: Vec<(usize, &[u8])> =
         edits.iter().map(|edit| anchor(edit.needle.old.as_bytes())).collect();
@@ -221,8 +218,7 @@ fn places(base: &[u8], edits: &[BatchEdit<'_>]) -> Option<Vec<Vec<usize>>> {
     Some(places)
 }
 
-/// Returns a part of a text that is likely to be rare, and where it begins: its first word and what
-/// follows, not its indentation.
+/// Returns a likely rare part of a text and its start: from the first word on, not the indentation.
 fn anchor(text: &[u8]) -> (usize, &[u8]) {
     let word = text.iter().position(u8::is_ascii_alphanumeric).unwrap_or(0);
     let start = word.min(text.len().saturating_sub(MAX_ANCHOR));

@@ -1,4 +1,4 @@
-//! The first so many of many, without holding more than those.
+//! Keeps the least items of many, in a heap of limited size.
 
 use std::collections::BinaryHeap;
 
@@ -14,8 +14,7 @@ impl<T: Ord> Best<T> {
         Self { limit, heap: BinaryHeap::new() }
     }
 
-    /// Returns whether an item would be kept; `is_before` compares it with one that is kept. For
-    /// items that are costly to make.
+    /// Returns whether a costly item would be kept; `is_before` compares it with a kept one.
     pub(crate) fn wants(&self, is_before: impl FnOnce(&T) -> bool) -> bool {
         self.heap.len() < self.limit || self.heap.peek().is_some_and(is_before)
     }
@@ -27,12 +26,10 @@ impl<T: Ord> Best<T> {
         }
     }
 
-    /// Takes over what another one kept.
     pub(crate) fn merge(&mut self, other: Self) {
         other.heap.into_iter().for_each(|item| self.push(item));
     }
 
-    /// Returns what was kept, in order.
     pub(crate) fn into_sorted(self) -> Vec<T> {
         self.heap.into_sorted_vec()
     }

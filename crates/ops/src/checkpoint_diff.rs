@@ -1,7 +1,7 @@
-//! CheckpointDiff: what a call changed, or how what is there now differs from what was there before it.
+//! CheckpointDiff: shows what a call changed, or how the current state differs from the one before it.
 //!
-//! It is no tool of a dialect: a person asks it on the command line. What was there before is kept;
-//! what a call left is compared where a later checkpoint keeps it, or where it is still there.
+//! It is a command for users, not a tool of a dialect. The state before a call is kept. The state after it
+//! is compared where a later checkpoint keeps it or the path still has it.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -18,18 +18,18 @@ use crate::states::{self, Side};
 #[derive(Debug)]
 pub struct CheckpointDiff;
 
-/// What CheckpointDiff is asked.
+/// Arguments of CheckpointDiff.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointDiffArgs {
     /// The checkpoint.
     pub id: String,
-    /// Whether what is there now is compared, and not what the call left.
+    /// Whether the current state is compared instead of the state after the call.
     #[serde(default)]
     pub now: bool,
 }
 
-/// What CheckpointDiff found.
+/// Outcome of CheckpointDiff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointDiffOut {
     /// The differences as text.
@@ -87,7 +87,7 @@ impl Operation for CheckpointDiff {
     }
 }
 
-/// Returns what differs at one path.
+/// Returns the difference at one path.
 fn compared(
     args: &CheckpointDiffArgs,
     change: &PathChange,
@@ -107,9 +107,9 @@ fn compared(
     let after = match (args.now, &change.after, step) {
         (true, _, Some(step)) => Side { was: &step.now, content: now(step, cx) },
         (_, Some(after), step) => {
-            // Where nobody changed it since, it is still there.
+            // A path unchanged since the call still has that content.
             let still = step.filter(|step| step.now == *after).and_then(|step| now(step, cx));
-            // What a call left is kept only where a later one changed it.
+            // The state after a call is kept only where a later call changed it.
             let left = still.or_else(|| kept(&change.path, after, cx).ok().flatten());
             Side { was: after, content: left }
         }

@@ -1,7 +1,7 @@
-//! CheckpointList: what was kept before changes, the newest first.
+//! CheckpointList: lists the checkpoints taken before changes, newest first.
 //!
-//! Each call that changed files has one checkpoint, which names what it did to each path. Paths that
-//! the caller may not touch are left out, and checkpoints that hold nothing else with them.
+//! Each call that changed files has one checkpoint, with its operation on each path. Paths that the caller
+//! may not touch are left out, and so are checkpoints without any other path.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ const MAX_SHOWN: usize = 10;
 #[derive(Debug)]
 pub struct CheckpointList;
 
-/// What CheckpointList is asked.
+/// Arguments of CheckpointList.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointListArgs {
@@ -34,7 +34,7 @@ pub struct CheckpointListArgs {
     /// Those of this turn, or of all.
     #[serde(default)]
     pub turn: Option<String>,
-    /// Those that changed this path or what is beneath it, or all.
+    /// Those that changed this path or a path beneath it, or all.
     #[serde(default)]
     pub path: Option<String>,
     /// The most that are listed.
@@ -42,7 +42,7 @@ pub struct CheckpointListArgs {
     pub limit: Option<u64>,
 }
 
-/// What CheckpointList found.
+/// Outcome of CheckpointList.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointListOut {
     /// The checkpoints, the newest first.
@@ -134,7 +134,6 @@ fn shape(_args: &CheckpointListArgs, out: CheckpointListOut, shaping: &Shaping<'
     reply
 }
 
-/// Returns a checkpoint as an object.
 fn object(checkpoint: &CheckpointInfo) -> Value {
     let change = |change: &PathChange| {
         json!({

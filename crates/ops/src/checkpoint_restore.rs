@@ -1,10 +1,9 @@
-//! CheckpointRestore: files as they were before a change.
+//! CheckpointRestore: restores files to their state before a change.
 //!
-//! The guard works out what that means and holds the paths; what is done here is the doing. A restore
-//! undoes a checkpoint and all later ones of its session, or with `only` what was done to its paths since. It is refused
-//! where somebody else changed a path since, unless it is forced, and it never takes away what no
-//! change of the session has made. All of it happens or none does; only where a file and a directory take
-//! each other's place, what is there goes first, in a step of its own. A restore has a checkpoint too.
+//! The guard plans the steps and holds the paths; this module executes them. A restore undoes a checkpoint
+//! and all later ones of its session; `only` undoes all later changes of its paths alone. It is rejected
+//! where another writer changed a path since, unless forced, and never removes what no change of the
+//! session made. It is atomic, except that of a file and a directory that swap the old one goes first.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -31,8 +30,7 @@ const MAX_BYTES: u64 = 512 << 20;
 /// The most paths that a text names.
 const MAX_SHOWN: usize = 50;
 
-/// What a call would have to be allowed to do what a restore does: write the content of a file in whole or in part by
-/// any tool, and remove what a patch removes.
+/// The tools that could do each act of a restore: a restore needs what a call of them would need.
 const OPERATIONS: &[(RestoreAct, &[&str])] = &[
     (RestoreAct::Write, &[Write::NAME, Edit::NAME, ApplyPatch::NAME, MultiEdit::NAME]),
     (RestoreAct::MakeLink, &[Write::NAME]),
@@ -45,13 +43,13 @@ const OPERATIONS: &[(RestoreAct, &[&str])] = &[
 #[derive(Debug)]
 pub struct CheckpointRestore;
 
-/// What CheckpointRestore is asked.
+/// Arguments of CheckpointRestore.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointRestoreArgs {
     /// The checkpoint.
     pub id: String,
-    /// Whether the paths of this checkpoint alone are restored, with what later calls did to them.
+    /// Whether only the paths of this checkpoint are restored, undoing later changes of them.
     #[serde(default)]
     pub only: bool,
     /// Whether the whole turn that it belongs to is undone.
@@ -60,19 +58,18 @@ pub struct CheckpointRestoreArgs {
     /// The file or directory that alone is restored.
     #[serde(default)]
     pub path: Option<String>,
-    /// Whether it is done where somebody else changed a path since.
+    /// Whether the restore overwrites later changes of other writers.
     #[serde(default)]
     pub force: bool,
-    /// Whether nothing is changed.
+    /// Whether this is a dry run.
     #[serde(default)]
     pub dry_run: bool,
-    /// Whether only a person can ask for more than this: hints then name the command for it, and paths
-    /// are absolute, because it may start elsewhere.
+    /// Whether only a user can ask for more: hints name the command, with absolute paths for any cwd.
     #[serde(default)]
     pub asks_person: bool,
 }
 
-/// What CheckpointRestore did.
+/// Outcome of CheckpointRestore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointRestoreOut {
     /// The checkpoint.
@@ -81,26 +78,26 @@ pub struct CheckpointRestoreOut {
     pub time: String,
     /// The wire name of the tool that it was made for.
     pub tool: String,
-    /// What its call did, by path.
+    /// The changes of its call, by path.
     pub changes: Vec<PathChange>,
     /// The checkpoints that are undone.
     pub undone: Vec<String>,
-    /// What was done, or would be, at each path.
+    /// The step done, or planned, at each path.
     pub steps: Vec<Restored>,
-    /// What would change, where nothing was to be changed.
+    /// The diff of a dry run.
     pub diff: Option<String>,
-    /// Why it would not be done, where nothing was to be changed.
+    /// The reason for which a dry run would be rejected.
     pub refusal: Option<String>,
 }
 
-/// What was done at one path.
+/// The step at one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
     /// The real path.
     pub path: PathBuf,
-    /// What was done, in a word.
+    /// The step in one word.
     pub act: &'static str,
-    /// Why it cannot be done, where nothing was to be changed.
+    /// The problem that a dry run found.
     pub problem: Option<String>,
 }
 
@@ -209,7 +206,7 @@ impl Operation for CheckpointRestore {
     }
 }
 
-/// Returns why a restore is refused, if it is.
+/// Returns the reason for which a restore is rejected, if any.
 fn refusal(plan: &RestorePlan, args: &CheckpointRestoreArgs, cx: &Context) -> Option<ToolError> {
     let refused: Vec<_> = plan.refused(args.force).collect();
     let Some((first, conflict)) = refused.first() else { return too_large(plan, args) };
@@ -236,7 +233,7 @@ fn refusal(plan: &RestorePlan, args: &CheckpointRestoreArgs, cx: &Context) -> Op
     Some(ToolError::new(Kind::Stale, message).hint(hint))
 }
 
-/// Returns the refusal of a restore that is too large, if it is.
+/// Returns the error of a restore that is too large, if it is.
 fn too_large(plan: &RestorePlan, args: &CheckpointRestoreArgs) -> Option<ToolError> {
     let total: u64 = plan.acting().map(|step| size(&step.wanted)).sum();
     let message =
@@ -245,7 +242,7 @@ fn too_large(plan: &RestorePlan, args: &CheckpointRestoreArgs) -> Option<ToolErr
     (MAX_BYTES < total).then(|| ToolError::new(Kind::TooLarge, message).hint(hint()))
 }
 
-/// Returns how single paths are restored, where not all can be.
+/// Returns the hint to restore single paths, where not all can be restored.
 fn one_by_one(id: &str, args: &CheckpointRestoreArgs, what: &str) -> String {
     match args.asks_person {
         false => format!("{what} one by one with `path`"),
@@ -256,18 +253,17 @@ fn one_by_one(id: &str, args: &CheckpointRestoreArgs, what: &str) -> String {
     }
 }
 
-/// Returns the command with which a person restores the same.
+/// Returns the command line with which the user restores the same.
 fn command(id: &str, args: &CheckpointRestoreArgs, option: &str) -> String {
     let only = if args.only { " --only" } else { "" };
     format!("sinew checkpoint restore {id} {option}{only}")
 }
 
-/// Returns what an error says without the path at its end.
+/// Returns the message of an error without the path at its end.
 pub(crate) fn why(error: &ToolError) -> &str {
     error.message.split_once(": ").map_or(&*error.message, |(why, _)| why)
 }
 
-/// Does what the plan says.
 async fn restore(
     plan: &RestorePlan,
     args: &CheckpointRestoreArgs,
@@ -275,7 +271,7 @@ async fn restore(
 ) -> Result<(), ToolError> {
     let without =
         |error: ToolError| error.hint(one_by_one(&plan.id, args, "restore the other paths"));
-    // Nothing is changed before every content was read whole and found sound.
+    // Every content is read whole and verified before the first change.
     let mut steps = Vec::new();
     for step in plan.acting() {
         let content = match (step.act, &step.wanted) {
@@ -320,7 +316,7 @@ async fn restore(
     Ok(())
 }
 
-/// Returns a hint with the options of the command in the place of arguments.
+/// Returns a hint with command-line options instead of arguments.
 fn with_options(hint: &str) -> String {
     hint.replace("`path`", "`--path`")
         .replace("`dry_run`", "`--dry-run`")
@@ -332,7 +328,7 @@ fn mode(step: &RestoreStep) -> FileMode {
     bits(&step.wanted).map_or(FileMode::Kept, FileMode::Exact)
 }
 
-/// Returns the permission bits of what was.
+/// Returns the permission bits of a state.
 fn bits(was: &Was) -> Option<u32> {
     match was {
         Was::File { mode, .. } | Was::Directory { mode } => Some(*mode),
@@ -347,17 +343,15 @@ fn size(was: &Was) -> u64 {
     }
 }
 
-/// Returns the bytes of the target of a link.
 fn link_bytes(target: &std::path::Path) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     target.as_os_str().as_bytes().to_vec()
 }
 
-/// What a restore would change.
+/// The dry run of a restore.
 struct ShownRestore<'p> {
-    /// As text.
     diff: String,
-    /// The paths that cannot be restored, because what was kept of them is lost or damaged.
+    /// The paths that cannot be restored, because their kept content is lost or damaged.
     lost: Vec<(&'p PathBuf, ToolError)>,
 }
 
@@ -366,7 +360,7 @@ impl<'p> ShownRestore<'p> {
         let mut shown = Self { diff: String::new(), lost: Vec::new() };
         let mut before = None;
         for step in plan.acting() {
-            // The second step at one path says the same.
+            // A second step at one path shows the same difference.
             if before.replace(&step.path) == Some(&step.path) {
                 continue;
             }
@@ -384,8 +378,7 @@ impl<'p> ShownRestore<'p> {
     }
 }
 
-/// Reads what was kept of a path, all of it, so that what is lost or damaged is known. Returns it
-/// where it is small enough to be compared.
+/// Reads all that was kept of a path, so that loss or damage shows; returns it if small enough to compare.
 pub(crate) fn kept(path: &Path, was: &Was, cx: &Context) -> Result<Option<Vec<u8>>, ToolError> {
     if !matches!(was, Was::File { .. }) {
         return Ok(None);
@@ -394,7 +387,7 @@ pub(crate) fn kept(path: &Path, was: &Was, cx: &Context) -> Result<Option<Vec<u8
     Ok((size(was) <= MAX_COMPARED).then_some(content))
 }
 
-/// Reads what is at the path of a step now, where it is small.
+/// Reads the current file at the path of a step, where it is small.
 pub(crate) fn now(step: &RestoreStep, cx: &Context) -> Option<Vec<u8>> {
     use std::io::Read;
     if MAX_COMPARED < size(&step.now) || !matches!(step.now, Was::File { .. }) {

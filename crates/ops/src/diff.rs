@@ -1,9 +1,8 @@
-//! Unified diffs, made near the changes only.
+//! Unified diffs, computed only near the changes.
 //!
-//! A change knows its place, so only the lines around it are compared: the cost does not grow with
-//! the file, apart from counting the lines before it. Everything is bounded: lines shown, length of
-//! a line, size of what is compared. For a question alone everything is shown, and what is too large to be
-//! compared stands there whole, before and after.
+//! Each change knows its place, so only the lines around it are compared: the cost does not grow with the
+//! file, except for counting the lines before. Shown lines, line length and compared size are limited. A
+//! question to the user shows everything, and content too large to compare appears whole, before and after.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -14,7 +13,7 @@ use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_di
 use crate::lines::{clip, n_line_ends};
 use crate::replace::{self, ContentChange};
 
-/// The largest stretch of a file that is compared line by line.
+/// The largest range of a file that is compared line by line, in bytes.
 const MAX_COMPARED: usize = 1 << 20;
 
 /// The most characters of a line that are shown.
@@ -25,31 +24,29 @@ const MAX_CHARS: usize = 500;
 pub(crate) struct DiffLimits {
     /// Unchanged lines around a change.
     pub(crate) context: usize,
-    /// The most lines in all.
     pub(crate) max_lines: usize,
     /// The most characters of a line.
     pub(crate) max_chars: usize,
-    /// When comparing gives up being short.
+    /// The deadline after which a diff need not be minimal.
     pub(crate) until: Option<Instant>,
 }
 
 impl DiffLimits {
-    /// For a reply: the place of the change and what it looks like now.
+    /// For a reply: the place of the change and its new text.
     pub(crate) fn reply() -> Self {
         Self { context: 2, max_lines: 20, max_chars: MAX_CHARS, until: None }
     }
 
-    /// For callers who get nothing else of the change.
+    /// For callers who get no other view of the change.
     pub(crate) fn in_full() -> Self {
         Self { context: 4, max_lines: 20_000, max_chars: MAX_CHARS, until: None }
     }
 
-    /// For callers who try a change out.
     pub(crate) fn dry_run(until: Option<Instant>) -> Self {
         Self { context: 3, max_lines: 2_000, max_chars: MAX_CHARS, until }
     }
 
-    /// For somebody who decides about the change: nothing is left out.
+    /// For the user who decides about the change: nothing is left out.
     pub(crate) fn question(until: Option<Instant>) -> Self {
         Self { context: 3, max_lines: usize::MAX, max_chars: usize::MAX, until }
     }
@@ -69,8 +66,7 @@ pub(crate) fn of_changes(old: &[u8], changes: &[ContentChange<'_>], limits: Diff
         let mut n_taken = 1;
         let mut line_end = end_of_line(old, first.range.end);
         for next in rest.iter().skip(1) {
-            // Another change of the same line shows nothing more of the file. A line may be all of
-            // it, so it is not looked through again for each.
+            // A second change of this line shows nothing new; the line may be all of the file: no rescan.
             if next.range.end < line_end {
                 n_taken += 1;
                 continue;
@@ -120,7 +116,7 @@ fn end_of_line(old: &[u8], at: usize) -> usize {
     at + memchr(b'\n', tail).map_or(tail.len(), |at| at + 1)
 }
 
-/// Returns the whole lines around a change: where they begin and end.
+/// Returns the range of whole lines around a change.
 fn stretch(old: &[u8], change: &ContentChange<'_>, context: usize) -> (usize, usize) {
     let mut start = change.range.start;
     for step in 0..=context {

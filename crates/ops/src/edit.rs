@@ -1,10 +1,9 @@
-//! Edit: one text of a file becomes another.
+//! Edit: replaces one text of a file by another.
 //!
-//! The text must be there once, or `replace_all` must be set. Every byte outside the places found
-//! stays as it is: byte order mark, line endings, bytes that are not UTF-8, the lack of a final line
-//! end. The new file is written from slices of the old one, so a large file is not copied in memory.
-//! A file in another encoding is decoded for the search and encoded again, where that gives back its
-//! bytes. What cannot be found is answered with what is most like it.
+//! The text must occur once, unless `replace_all` is set. Every byte outside the matches stays: byte order
+//! mark, line endings, invalid UTF-8, a missing final newline. The new file is written from slices of the
+//! old one, so a large file is not copied in memory. A file in another encoding is decoded and encoded
+//! again where that round trip is exact. The error for a missing text shows the most similar one.
 
 use std::path::PathBuf;
 
@@ -32,7 +31,7 @@ const MAX_PIECES: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Edit;
 
-/// What Edit is asked.
+/// Arguments of Edit.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EditArgs {
@@ -40,7 +39,7 @@ pub struct EditArgs {
     pub path: String,
     /// The text to find.
     pub old_string: String,
-    /// What it becomes, literally.
+    /// The replacement, literally.
     pub new_string: String,
     /// Whether every place is replaced.
     #[serde(default)]
@@ -48,21 +47,21 @@ pub struct EditArgs {
     /// Whether one place that differs in blanks, indentation or quotes is found too.
     #[serde(default)]
     pub loose: bool,
-    /// Whether errors may speak of `loose`: a caller who has no such argument cannot send it.
+    /// Whether errors may offer `loose`: some callers have no such argument.
     #[serde(default)]
     pub offers_loose: bool,
-    /// Whether the change is only shown.
+    /// Whether this is a dry run: the change is only shown.
     #[serde(default)]
     pub dry_run: bool,
     /// The SHA-256 that the whole file must have, in hex.
     #[serde(default)]
     pub expected_sha256: Option<String>,
-    /// Whether the target of a symbolic link is changed; else a link is refused.
+    /// Whether the target of a symbolic link is changed; else a link is rejected.
     #[serde(default)]
     pub follow_links: bool,
 }
 
-/// What Edit did.
+/// Outcome of Edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditOut {
     /// The real path.
@@ -184,14 +183,12 @@ fn plan<'a>(
 
 /// Which edit of a call an error is about.
 pub(crate) enum EditNumber {
-    /// The only one.
     Only,
     /// One of several, counted from 0.
     At(usize),
 }
 
-/// Returns the error of a text that cannot be replaced. `offers_loose` says whether the caller can ask
-/// for other forms of it.
+/// Returns the error of a failed edit; `offers_loose` says whether the caller can ask for other forms.
 pub(crate) fn missed(
     miss: &Miss,
     needle: &Needle<'_>,
@@ -250,7 +247,7 @@ pub(crate) fn missed(
     }
 }
 
-/// Refuses texts that can never be replaced. `prefix` is how messages name the edit.
+/// Rejects texts that can never be replaced. `prefix` names the edit in messages.
 pub(crate) fn check_texts(prefix: &str, path: &str, old: &str, new: &str) -> Result<(), ToolError> {
     if old.is_empty() {
         let name = format!("{prefix}old_string");
@@ -284,17 +281,15 @@ pub(crate) fn cost(targets: &Targets) -> Cost {
     }
 }
 
-/// Returns what a question shows.
 pub(crate) fn question_limits(cx: &Context) -> DiffLimits {
     DiffLimits::question(comparing(cx))
 }
 
-/// Returns how much a dry run may show.
 pub(crate) fn dry_run_limits(cx: &Context) -> DiffLimits {
     DiffLimits::dry_run(comparing(cx))
 }
 
-/// Returns until when may be compared.
+/// Returns the deadline for comparing.
 fn comparing(cx: &Context) -> Option<std::time::Instant> {
     Some(cx.world.clock.now() + std::time::Duration::from_millis(200))
 }
@@ -311,8 +306,7 @@ pub(crate) fn preview(
     }
 }
 
-/// Writes a content with its changes, unless it is only to be shown; returns its size. `base` is
-/// what the changes belong to, `loaded` what the file must still be.
+/// Writes `base` with its changes if the file is still as `loaded`, unless in a dry run; returns the size.
 pub(crate) async fn write(
     cx: &Context,
     target: &FileTarget,

@@ -1,25 +1,24 @@
-//! Encodings other than UTF-8.
+//! Detects and converts encodings other than UTF-8.
 //!
-//! A byte order mark says which of the wide ones it is. UTF-16 without a mark is taken for what it is
-//! only where it cannot be anything else, and an 8-bit or East Asian encoding is guessed from the
-//! whole content. A guess counts only where the text, encoded again, is the same bytes.
+//! A byte order mark announces UTF-16 or UTF-32. Unmarked UTF-16 counts only where nothing else fits, and
+//! an 8-bit or East Asian encoding is guessed from the whole content. A guess counts only where the text
+//! encodes to the same bytes again.
 //!
-//! UTF-8 is not decoded here: its bytes are the text. Content that is UTF-8 but for a few bytes stays
-//! as it is too, because any other encoding would show all of its other characters wrong.
+//! UTF-8 is not decoded here: its bytes are the text. UTF-8 with a few invalid bytes stays as well, because
+//! any other encoding would show all its other characters wrong.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 
 /// The largest content that is decoded.
 pub(crate) const MAX_DECODED: usize = 64 << 20;
 
-/// The encoding of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Utf16Le,
     Utf16Be,
     Utf32Le,
     Utf32Be,
-    /// One that shares its ASCII, of the Encoding Standard.
+    /// An ASCII-compatible encoding of the Encoding Standard.
     Legacy(&'static encoding_rs::Encoding),
 }
 
@@ -81,8 +80,7 @@ impl Encoding {
     }
 }
 
-/// Returns the encoding and the text of content with NUL that has no mark, where it is UTF-16 for
-/// certain: lines of text most of which is ASCII, without control characters and parts of characters.
+/// Returns unmarked UTF-16 as text where certain: mostly ASCII lines, no control or partial characters.
 pub(crate) fn unmarked(bytes: &[u8]) -> Option<(Encoding, String)> {
     if MAX_DECODED < bytes.len() {
         return None;
@@ -98,8 +96,7 @@ pub(crate) fn unmarked(bytes: &[u8]) -> Option<(Encoding, String)> {
     (text.contains('\n') && text.chars().all(is_text)).then_some((encoding, text))
 }
 
-/// Returns the encoding and the text of content that is no kind of UTF-8, where an encoding is found that
-/// gives the same bytes again.
+/// Returns the encoding and text of content other than Unicode, where the round trip is exact.
 pub(crate) fn legacy(bytes: &[u8]) -> Option<(Encoding, String)> {
     if MAX_DECODED < bytes.len() {
         return None;
@@ -149,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Compares the encoding that is found for a content, and its text, with what was encoded.
+    /// Compares the detected encoding and text of a content with the original.
     #[track_caller]
     fn check(find: fn(&[u8]) -> Option<(Encoding, String)>, encoding: &str, text: &str) {
         let found = find(&bytes(encoding, text));

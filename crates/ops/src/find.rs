@@ -1,7 +1,7 @@
-//! Find: every name beneath a directory that matches a glob, and none that others exclude.
+//! Find: lists every name beneath a directory that matches a glob and no exclusion.
 //!
-//! It differs from Glob in what it answers: directories and links too, by path, whatever ignore files
-//! say. What is excluded is not looked beneath.
+//! Unlike Glob it returns directories and links, sorts by path and does not heed ignore files. It does not
+//! descend into excluded directories.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -23,24 +23,24 @@ const MAX_FOUND: usize = 20_000;
 #[derive(Debug)]
 pub struct Find;
 
-/// What Find is asked.
+/// Arguments of Find.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FindArgs {
     /// The directory.
     pub path: String,
-    /// What is found: a glob of paths relative to the directory; `None` is everything.
+    /// A glob of paths relative to the directory; `None` is everything.
     #[serde(default)]
     pub pattern: Option<String>,
-    /// What is left out, with all beneath it.
+    /// Globs of paths to leave out, with everything beneath.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// Whether a pattern without `*` leaves out what has that name at any depth.
+    /// Whether an exclusion without `*` applies to that name at any depth.
     #[serde(default)]
     pub exclude_anywhere: bool,
 }
 
-/// What Find found.
+/// Outcome of Find.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindOut {
     /// The directory searched.
@@ -49,7 +49,7 @@ pub struct FindOut {
     pub names: Vec<FoundName>,
     /// How many there are in all.
     pub total: u64,
-    /// What was passed over.
+    /// The skipped entries, by reason.
     pub skipped: Skipped,
     /// Whether the time ran out before everything was seen.
     pub timed_out: bool,
@@ -67,7 +67,7 @@ impl FindOut {
 pub struct FoundName {
     /// The path relative to the directory.
     pub path: PathBuf,
-    /// What it is; links are not followed.
+    /// The file type; links are not followed.
     pub kind: FileKind,
 }
 
@@ -122,7 +122,7 @@ impl Operation for Find {
     }
 }
 
-/// Returns what is wanted and what is excluded, compiled.
+/// Returns the compiled globs: wanted and excluded.
 fn globs(args: &FindArgs) -> Result<(Option<GlobSet>, Vec<GlobSet>), ToolError> {
     let wanted = args.pattern.as_deref().map(|one| pattern::glob(one, false)).transpose()?;
     let mut excluded = Vec::new();
@@ -141,8 +141,7 @@ struct FindSearch {
 }
 
 impl FindSearch {
-    /// Returns whether a path or a directory above it is excluded: a walk need not ask which
-    /// directories to enter.
+    /// Returns whether a path or a directory above it is excluded, so a walk need not ask where to descend.
     fn excludes(&self, path: &Path) -> bool {
         !self.excluded.is_empty()
             && path

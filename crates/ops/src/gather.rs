@@ -1,4 +1,4 @@
-//! Gathers the best of what a walk finds, from all of its threads.
+//! Gathers the best entries of a walk from all of its threads.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -11,12 +11,12 @@ use sinew_tool::{
 use crate::best::Best;
 use crate::watch::Watch;
 
-/// What a search keeps of the entries that a walk visits.
+/// Decides which entries of a walk a search keeps.
 pub(crate) trait Gatherer: Sync {
-    /// What is kept of an entry; the least items are the best.
+    /// The kept part of an entry; the least items are the best.
     type Item: Ord + Send;
 
-    /// Looks at an entry, on one of several threads.
+    /// Visits an entry, on one of several threads.
     fn visit(&self, entry: &dyn Entry, found: &mut ThreadFound<Self::Item>);
 
     /// Returns whether the walk enters a directory.
@@ -25,7 +25,7 @@ pub(crate) trait Gatherer: Sync {
     }
 }
 
-/// What one thread found.
+/// The results of one thread.
 pub(crate) struct ThreadFound<T> {
     pub(crate) best: Best<T>,
     /// How many entries count, kept or not.
@@ -33,7 +33,7 @@ pub(crate) struct ThreadFound<T> {
     pub(crate) unreadable: u64,
 }
 
-/// What all threads found.
+/// The results of all threads.
 pub(crate) struct Gathered<T> {
     /// The best, in order.
     pub(crate) items: Vec<T>,

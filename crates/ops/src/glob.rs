@@ -1,9 +1,8 @@
-//! Glob: names of files that match a pattern, newest first.
+//! Glob: finds files whose names match a pattern, newest first.
 //!
-//! The whole tree is looked at and the newest of all matches are kept, not the newest of the first.
-//! Only what matches is asked for its time. Directories are never an answer; links are, and are not
-//! followed. Patterns are relative to the directory searched: one without `/` names its direct
-//! children.
+//! The search visits the whole tree and keeps the newest of all matches, not of the first ones; only
+//! matches are stat'ed. Directories are never returned; links are, and are not followed. Patterns are
+//! relative to the searched directory: one without `/` names its direct children.
 
 use std::cmp::Reverse;
 use std::ffi::OsString;
@@ -24,7 +23,7 @@ use crate::pattern;
 #[derive(Debug)]
 pub struct Glob;
 
-/// What Glob is asked.
+/// Arguments of Glob.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GlobArgs {
@@ -42,12 +41,12 @@ pub struct GlobArgs {
     /// Whether files are found that ignore files name.
     #[serde(default)]
     pub all_files: bool,
-    /// Whether names that begin with a dot are found only where the pattern says them.
+    /// Whether names that begin with a dot are found only where the pattern names them.
     #[serde(default)]
     pub skip_hidden: bool,
 }
 
-/// What Glob found.
+/// Outcome of Glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobOut {
     /// The directory searched.
@@ -56,7 +55,7 @@ pub struct GlobOut {
     pub files: Vec<GlobMatch>,
     /// How many files matched in all.
     pub total: u64,
-    /// What was passed over.
+    /// The skipped entries, by reason.
     pub skipped: Skipped,
     /// Whether the time ran out before everything was seen.
     pub timed_out: bool,
@@ -148,7 +147,7 @@ impl Operation for Glob {
     }
 }
 
-/// Returns where a search starts: where it says, where settings say, or the working directory.
+/// Returns where a search starts: the path argument, the configured root, or the working directory.
 pub(crate) fn search_path(path: Option<&str>, settings: &FileSettings) -> Option<String> {
     path.map(str::to_owned).or_else(|| {
         settings.workspace_root.as_ref().map(|root| root.to_string_lossy().into_owned())
@@ -250,7 +249,7 @@ fn shape(_args: &GlobArgs, out: GlobOut, shaping: &Shaping<'_>) -> Reply {
     finish(text, truncated, out.timed_out, out.skipped)
 }
 
-/// Ends the reply of a search: what was passed over, and whether it is a part only.
+/// Ends the reply of a search with notes on skipped entries and truncation.
 pub(crate) fn finish(
     mut text: String,
     truncated: bool,
@@ -260,7 +259,7 @@ pub(crate) fn finish(
     if timed_out {
         text.push_str("[the time ran out: this is a part of the result]\n");
     }
-    // Once older files are not searched, what the others were depends on the order they came in.
+    // Once older files are skipped, the other counts depend on the order of arrival.
     let told = match skipped.older {
         0 => skipped,
         _ => Skipped { older: 0, binary: 0, too_large: 0, unreadable: 0, ..skipped },

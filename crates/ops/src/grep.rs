@@ -1,10 +1,9 @@
-//! Grep: lines that match a regular expression, in files of a tree, newest file first.
+//! Grep: finds lines that match a regular expression in the files of a tree, newest file first.
 //!
-//! The answer is what searching everything, sorting and cutting would give; files that cannot be
-//! part of it any more are not searched ([kept](crate::kept)). A file is asked for its time when it
-//! matches, and before it is searched only once the answer is full. Binary files are passed over as
-//! ripgrep does: a NUL ends the search of a file, a name or line found before it counts, a number
-//! does not.
+//! The answer equals searching everything, sorting and cutting; files that cannot be part of it are skipped
+//! ([kept](crate::kept)). A matching file is stat'ed after its search, and before it only once the answer
+//! is full. Binary files are handled as by ripgrep: a NUL ends the search of a file; a name or line found
+//! before it counts, a number does not.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -27,14 +26,14 @@ use crate::watch::Watch;
 /// The most lines of context on each side.
 const MAX_CONTEXT: u64 = 100;
 
-/// The most rows that one call answers; 0 as limit means this many.
+/// The most rows of one call; a limit of 0 means this many.
 const MAX_ROWS: u64 = 10_000;
 
 /// Searches contents.
 #[derive(Debug)]
 pub struct Grep;
 
-/// What Grep is asked.
+/// Arguments of Grep.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrepArgs {
@@ -43,26 +42,26 @@ pub struct GrepArgs {
     /// The file or directory; `None` is the configured one or the working directory.
     #[serde(default)]
     pub path: Option<String>,
-    /// Which files, as ripgrep's `--glob`, except that ignored files stay out: what a project
-    /// ignores is searched only when it is named as the path. Does not apply to a file named itself.
+    /// Which files, as ripgrep's `--glob`, but ignored files are searched only where `path` names them.
+    /// Does not apply to a file named itself.
     #[serde(default)]
     pub glob: Option<String>,
     /// Which files, as ripgrep's `--type`. Does not apply to a file named itself.
     #[serde(default)]
     pub file_type: Option<String>,
-    /// What is answered.
+    /// The kind of answer.
     #[serde(default)]
     pub mode: OutputMode,
-    /// Whether upper and lower case are the same.
+    /// Whether case is ignored.
     #[serde(default)]
     pub ignore_case: bool,
     /// Whether lines are shown with their numbers.
     #[serde(default = "yes")]
     pub line_numbers: bool,
-    /// Lines shown before a match; stronger than `context`.
+    /// Lines shown before a match; overrides `context`.
     #[serde(default)]
     pub before: Option<u64>,
-    /// Lines shown after a match; stronger than `context`.
+    /// Lines shown after a match; overrides `context`.
     #[serde(default)]
     pub after: Option<u64>,
     /// Lines shown on both sides of a match.
@@ -71,17 +70,16 @@ pub struct GrepArgs {
     /// Whether a match may span lines, and `.` matches their ends.
     #[serde(default)]
     pub multiline: bool,
-    /// The most rows: files, or matches where the content is answered; `None` is the configured
-    /// number, 0 as many as possible.
+    /// The most rows: files, or matches in content mode; `None` is the configured limit, 0 the maximum.
     #[serde(default)]
     pub limit: Option<u64>,
-    /// How many rows are passed over first.
+    /// The number of rows to skip first.
     #[serde(default)]
     pub offset: u64,
     /// The order of files.
     #[serde(default)]
     pub order: RowOrder,
-    /// Whether names that begin with a dot are searched only where `path` or `glob` says them.
+    /// Whether names that begin with a dot are searched only where `path` or `glob` names them.
     #[serde(default)]
     pub skip_hidden: bool,
 }
@@ -90,7 +88,7 @@ fn yes() -> bool {
     true
 }
 
-/// What Grep answers.
+/// The kind of answer of Grep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputMode {
@@ -114,37 +112,37 @@ pub enum RowOrder {
     Path,
 }
 
-/// What Grep found.
+/// Outcome of Grep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrepOut {
     /// The directory or file searched.
     pub root: PathBuf,
-    /// The files with what is shown of them, in order.
+    /// The files with their shown lines, in order.
     pub files: Vec<FileHits>,
     /// How many rows are shown.
     pub rows: u64,
     /// Whether rows follow that are not shown.
     pub truncated: bool,
-    /// Whether the search ended at 4 MiB of text, so that what follows cannot be had by an offset.
+    /// Whether the search ended at 4 MiB of text, so that no offset reaches the rest.
     pub too_much_text: bool,
-    /// What to pass over to go on, where rows follow.
+    /// The offset of the next page, where rows follow.
     pub next_offset: Option<u64>,
-    /// What was passed over.
+    /// The skipped entries, by reason.
     pub skipped: Skipped,
     /// Whether the time ran out before everything was searched.
     pub timed_out: bool,
 }
 
-/// What was found in one file.
+/// The matches of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHits {
     /// The absolute path.
     pub path: PathBuf,
     /// When its content changed last.
     pub modified: Stamp,
-    /// How many lines match; 1 where only the name is answered.
+    /// How many lines match; 1 where only names are returned.
     pub count: u64,
-    /// The lines, where the content is answered.
+    /// The lines, in content mode.
     pub hits: Vec<Hit>,
     /// Whether the search ended at a NUL.
     pub binary: bool,
@@ -175,7 +173,7 @@ pub enum HitKind {
 }
 
 impl FileHits {
-    /// Returns how many rows the file is.
+    /// Returns the number of rows of the file.
     pub fn rows(&self) -> u64 {
         let matches = self.hits.iter().filter(|hit| hit.kind == HitKind::Match).count() as u64;
         matches.max(1)
@@ -257,7 +255,7 @@ impl Operation for Grep {
             Some(0) => MAX_ROWS,
             Some(limit) => limit,
         };
-        // One row more than asked for tells whether rows follow.
+        // One row more than requested shows whether rows follow.
         let max_rows = args.offset.saturating_add(limit).saturating_add(1);
         let watch = Watch::new(cx);
         let search = GrepSearch {
@@ -315,7 +313,7 @@ struct GrepSearch<'a> {
 }
 
 impl<'a> GrepSearch<'a> {
-    /// Searches the files beneath a directory; returns what the walk passed over.
+    /// Searches the files beneath a directory; returns the entries that the walk skipped.
     fn tree(
         &self,
         args: &GrepArgs,
@@ -362,7 +360,7 @@ impl<'a> GrepSearch<'a> {
         lock(&self.skipped).add(skipped);
     }
 
-    /// Cuts the results to the rows asked for.
+    /// Cuts the results to the requested rows.
     fn finish(self, args: &GrepArgs, limit: u64, walked: Skipped) -> GrepOut {
         let kept = into_inner(self.kept);
         let mut skipped = into_inner(self.skipped);
@@ -385,7 +383,7 @@ impl<'a> GrepSearch<'a> {
     }
 }
 
-/// Counts what was not searched; returns the matches of what was.
+/// Returns the matches of a searched file, or counts it as skipped.
 fn note(searched: Searched, skipped: &mut Skipped) -> Option<Matches> {
     match searched {
         Searched::Done(matches) => return Some(matches).filter(|matches| 0 < matches.count),
@@ -465,7 +463,7 @@ impl Visitors for GrepSearch<'_> {
     }
 }
 
-/// What one thread of a search works with.
+/// The state of one search thread.
 struct Searcher<'a> {
     search: &'a GrepSearch<'a>,
     engine: Engine<'a>,

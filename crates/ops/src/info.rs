@@ -1,4 +1,4 @@
-//! Info: what is known of a file or directory without reading it.
+//! Info: returns the metadata of a file or directory.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use sinew_tool::{
     Access, Claim, Context, Cost, Facts, FileSettings, Operation, Targets, ToolError,
 };
 
-/// Tells what is known of a path.
+/// Returns the metadata of a path.
 #[derive(Debug)]
 pub struct Info;
 
-/// What Info is asked.
+/// Arguments of Info.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InfoArgs {
@@ -19,12 +19,12 @@ pub struct InfoArgs {
     pub path: String,
 }
 
-/// What Info found.
+/// Outcome of Info.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InfoOut {
     /// The real path.
     pub path: PathBuf,
-    /// What is there.
+    /// The metadata.
     pub info: sinew_tool::Info,
 }
 

@@ -1,9 +1,8 @@
-//! The results of a search in their final order, kept no further than the limit.
+//! Keeps search results in their final order, up to the limit.
 //!
-//! Files arrive in no order, from several threads. What is kept is always a prefix of the sorted
-//! results so far: once the files at its front hold enough rows, files behind its last are never
-//! part of the answer, so they need not be searched. The answer is therefore the same as that of
-//! searching everything, sorting and cutting, whatever order the files arrive in.
+//! Files arrive in no order, from several threads. The kept results are always a prefix of the sorted
+//! results so far. Once the files at the front hold enough rows, later files cannot be part of the answer
+//! and need no search. So the answer does not depend on the order of arrival.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,7 +18,6 @@ pub(crate) const MAX_BYTES: usize = 4 << 20;
 /// The place of a file in the order of the results.
 type Key = (Option<Reverse<Stamp>>, PathBuf);
 
-/// Results in order.
 pub(crate) struct Kept {
     order: RowOrder,
     max_rows: u64,
@@ -33,7 +31,7 @@ impl Kept {
         Self { order, max_rows, files: BTreeMap::new(), n_rows: 0, n_bytes: 0 }
     }
 
-    /// Returns whether files can be passed over at all by now.
+    /// Returns whether later files may be skipped.
     pub(crate) fn is_full(&self) -> bool {
         self.enough(self.n_rows, self.n_bytes)
     }
@@ -49,7 +47,6 @@ impl Kept {
             .is_some_and(|((time, last), _)| newest.cmp(time).then_with(|| path.cmp(last)).is_lt())
     }
 
-    /// Adds the results of one file.
     pub(crate) fn add(&mut self, hits: FileHits) {
         let time = (self.order == RowOrder::Newest).then_some(Reverse(hits.modified));
         self.n_rows += hits.rows();
@@ -71,7 +68,6 @@ impl Kept {
         MAX_BYTES <= self.n_bytes
     }
 
-    /// Returns the results in order.
     pub(crate) fn into_files(self) -> impl Iterator<Item = FileHits> {
         self.files.into_values()
     }

@@ -1,4 +1,4 @@
-//! KillShell: a command in the background ends, and everything that it started with it.
+//! KillShell: kills a background command and every process that it started.
 
 use serde::Deserialize;
 use sinew_tool::{
@@ -9,15 +9,15 @@ use sinew_tool::{
 use crate::bash::end;
 use crate::waits;
 
-/// Ends a command in the background.
+/// Kills a background command.
 #[derive(Debug)]
 pub struct KillShell;
 
-/// What KillShell is asked.
+/// Arguments of KillShell.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KillShellArgs {
-    /// The name of the command.
+    /// The ID of the background command.
     pub id: String,
 }
 

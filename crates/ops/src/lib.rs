@@ -1,10 +1,8 @@
-//! The deeds of the engine: one operation per file, with its arguments, its outcome, its native row
-//! and its tests.
+//! The operations of the engine: one per file, with its arguments, outcome, native row and tests.
 //!
-//! Nothing here names the operating system. Files, time and memory between calls arrive through the
-//! [`Context`](sinew_tool::Context) of a call; patterns, matching, rendering and limits are decided
-//! here. A dialect builds rows of its own over the same operations, so outcomes carry what any of
-//! them needs to say.
+//! Nothing here names the operating system. Files, time and memory between calls come from the
+//! [`Context`](sinew_tool::Context) of a call; patterns, matching, rendering and limits are decided here.
+//! Dialects build their own rows over the same operations, so outcomes carry all that any of them needs.
 
 pub mod apply_patch;
 pub mod bash;

@@ -1,8 +1,7 @@
 //! Sparse line index: the number of line ends before each 64 KiB block of a file.
 //!
-//! With it the second read far into a large file costs one block. An index is cached between calls under the file's
-//! identity, and only for files that have not changed for a while: within one clock tick a file system can hide a
-//! second change.
+//! The second read far into a large file then costs one block. An index is cached under the file's
+//! identity, for files unchanged for a while: within one clock tick a file system can hide a second change.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -32,8 +31,7 @@ pub(crate) struct LineIndex {
 }
 
 impl LineIndex {
-    /// Returns the last marked block that begins before the line end with this number, and how many
-    /// line ends lie before the block.
+    /// Returns the last marked block before the line end with this number, and the line ends before it.
     pub(crate) fn before(&self, line_end: u64) -> (usize, u64) {
         let block = self.before.partition_point(|n| *n < line_end).saturating_sub(1);
         (block, self.before.get(block).copied().unwrap_or(0))

@@ -1,9 +1,8 @@
-//! A window of lines out of a file, as a model sees it.
+//! A window of lines of a file, as a model sees it.
 //!
-//! Lines end at LF; a CR before it belongs to the ending. What is shown is decoded as UTF-8 with
-//! replacement characters, a byte order mark at the start is hidden, and a line that is too long is
-//! cut without ever being held whole. The ending of each line is kept beside it, for vocabularies
-//! that show the content as it is.
+//! Lines end at LF; a CR before it belongs to the ending. Text is decoded as lossy UTF-8, a leading byte
+//! order mark is hidden, and a line that is too long is cut without being held whole. Each line keeps its
+//! ending, for dialects that show the content unchanged.
 
 use std::borrow::Cow;
 
@@ -36,7 +35,7 @@ impl Ending {
 pub struct WindowLine<'a> {
     /// Its number, counted from 1.
     pub number: u64,
-    /// What is shown of it, without its ending.
+    /// The shown text, without its ending.
     pub text: &'a str,
     /// How many of its characters are not shown.
     pub cut_chars: u64,
@@ -47,7 +46,7 @@ pub struct WindowLine<'a> {
 /// A window of lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineWindow {
-    /// The number of the first line asked for.
+    /// The number of the first requested line.
     pub start_line: u64,
     /// How many lines are shown.
     pub rendered_lines: u64,
@@ -55,13 +54,13 @@ pub struct LineWindow {
     pub total_lines: Option<u64>,
     /// Whether lines follow that are not shown.
     pub truncated: bool,
-    /// The line to go on with, where lines follow.
+    /// The line to continue from, where lines follow.
     pub next_offset: Option<u64>,
-    /// The size of the file in bytes, as the system tells it.
+    /// The size of the file in bytes, as stat returns it.
     pub bytes: u64,
-    /// How often in a row the caller has now read just this, where reads are remembered; else 1.
+    /// The number of identical reads in a row, where reads are recorded; else 1.
     pub n_times: u32,
-    /// Whether the last byte of the file ends a line, where that was looked at.
+    /// Whether the last byte of the file ends a line, where it was read.
     pub ends_line: Option<bool>,
     text: String,
     spans: Vec<Span>,
@@ -91,8 +90,7 @@ impl LineWindow {
         })
     }
 
-    /// Returns the lines with their numbers: right-aligned to 6 columns, the separator, the text,
-    /// a line feed. `cut` says what stands for characters that are not shown.
+    /// Returns lines with numbers right-aligned to 6 columns; `cut` words the note for hidden characters.
     pub fn numbered(&self, separator: &str, cut: fn(u64) -> String) -> String {
         let per_line = 8 + separator.len();
         let mut out = String::with_capacity(self.text.len() + self.spans.len() * per_line + 128);
@@ -136,10 +134,9 @@ fn push_number(out: &mut String, number: u64) {
     out.push_str(std::str::from_utf8(shown).unwrap_or_default());
 }
 
-/// What a window may hold.
+/// The limits of a window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowLimits {
-    /// The most lines.
     pub(crate) max_lines: u64,
     /// The most bytes, numbers included. Only whole lines are shown, but always one.
     pub(crate) max_bytes: usize,
@@ -155,7 +152,7 @@ pub(crate) struct Collector {
     spans: Vec<Span>,
     /// The beginning of a line whose end was not seen yet.
     pending: Vec<u8>,
-    /// Characters of that line beyond what is kept.
+    /// The number of characters of that line not kept.
     dropped_chars: u64,
     /// The last byte of that line.
     last_byte: u8,
@@ -184,7 +181,7 @@ impl Collector {
         }
     }
 
-    /// Makes room for what a file of this size can fill, so that nothing is copied as it grows.
+    /// Reserves memory for a file of this size, so that no growth copies it.
     pub(crate) fn with_room(mut self, size: u64) -> Self {
         let bytes = usize::try_from(size).unwrap_or(usize::MAX).min(self.limits.max_bytes);
         self.text.reserve(bytes);
@@ -227,12 +224,12 @@ impl Collector {
         self.full && self.more
     }
 
-    /// Returns whether a NUL was seen in what is shown.
+    /// Returns whether the shown lines hold a NUL.
     pub(crate) fn nul(&self) -> bool {
         self.nul
     }
 
-    /// Returns whether bytes were seen in what is shown that are not UTF-8.
+    /// Returns whether the shown lines hold invalid UTF-8.
     pub(crate) fn broken(&self) -> bool {
         self.broken
     }
@@ -335,13 +332,11 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Returns how many line ends some bytes hold.
 pub(crate) fn n_line_ends(bytes: &[u8]) -> u64 {
     memchr_iter(b'\n', bytes).count() as u64
 }
 
-/// Returns where the line with this number begins, counted from 1, or nothing where there are fewer
-/// line ends before it.
+/// Returns where the line with this number, from 1, begins, or `None` for too few line ends.
 pub(crate) fn line_start(bytes: &[u8], number: u64) -> Option<usize> {
     match usize::try_from(number).ok()?.checked_sub(2) {
         None => Some(0),

@@ -1,8 +1,8 @@
-//! List: what a directory holds, or what lies beneath it.
+//! List: lists a directory or the tree beneath it.
 //!
-//! One directory is listed as it is. A recursive listing heeds ignore files and passes over the
-//! state directories, as searches do, and counts what it passed over. Rows are sorted by path and
-//! cut; the total is that of everything. Only rows that are kept are asked for size and time.
+//! One directory is listed in full. A recursive listing heeds ignore files, skips state directories as
+//! searches do, and counts both. Rows are sorted by path and cut, but counted in full. Only kept ones are
+//! stat'ed.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const SMALL: u64 = 64 * 1024;
 #[derive(Debug)]
 pub struct List;
 
-/// What List is asked.
+/// Arguments of List.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListArgs {
@@ -43,12 +43,12 @@ pub struct ListArgs {
     /// The most rows; `None` is the configured limit.
     #[serde(default)]
     pub limit: Option<u64>,
-    /// The order in which a vocabulary shows the rows, where it lets callers choose.
+    /// The order of the rows, in a dialect that lets callers choose.
     #[serde(default)]
     pub sort_by: SortBy,
 }
 
-/// The order of the rows that are shown. The rows that are kept are the first by path.
+/// The order of the shown rows. The kept rows are the first by path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SortBy {
@@ -59,7 +59,7 @@ pub enum SortBy {
     Size,
 }
 
-/// What List found.
+/// Outcome of List.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListOut {
     /// The directory listed.
@@ -68,7 +68,7 @@ pub struct ListOut {
     pub rows: Vec<Item>,
     /// How many rows there are in all.
     pub total: u64,
-    /// What was passed over.
+    /// The skipped entries, by reason.
     pub skipped: Skipped,
     /// Whether the time ran out before everything was seen.
     pub timed_out: bool,
@@ -79,11 +79,11 @@ pub struct ListOut {
 pub struct Item {
     /// The path relative to the directory.
     pub path: PathBuf,
-    /// What it is; links are not followed.
+    /// The file type; links are not followed.
     pub kind: FileKind,
-    /// Its size in bytes, where it could be had.
+    /// Its size in bytes, where stat returned it.
     pub size: Option<u64>,
-    /// When its content changed last, where it could be had.
+    /// When its content changed last, where stat returned it.
     pub modified: Option<Stamp>,
 }
 

@@ -1,12 +1,11 @@
-//! Finding a text whose form differs from that of the file, for callers who allow it.
+//! Finds a text whose form differs from that of the file, for callers who allow it.
 //!
-//! There are three stages, each tried only where the one before found nothing: lines compared without
-//! the blanks at their ends, lines compared without their indentation, and characters compared in
-//! their plain form. Each also forgives line endings. A text must be there once. Where the form of the
-//! replacement cannot be said for certain, nothing is found.
+//! Three stages run in order until one finds a match: lines without trailing blanks, lines without
+//! indentation, characters in plain form. Each also ignores line endings. The text must occur once. Where
+//! the form of the replacement is uncertain, nothing is found.
 //!
-//! Only what differs between the text and its replacement is changed, so what they share keeps the
-//! blanks, the indentation, the quotes and the endings of the file.
+//! Only the differences between the text and its replacement are changed, so their common parts keep the
+//! blanks, indentation, quotes and endings of the file.
 
 use std::ops::Range;
 
@@ -24,7 +23,7 @@ mod shift;
 /// A line of more tokens than this is compared as a whole.
 const MAX_TOKENS: usize = 20_000;
 
-/// Finds the only place of a text whose form differs, for no more than the work that is left.
+/// Finds the only place of a text whose form differs, within the budget.
 pub(crate) fn find(text: &[u8], old: &str, new: &str, budget: &Budget) -> Result<FoundText, Miss> {
     for stage in [Stage::TrailingBlanks, Stage::Indentation, Stage::Punctuation] {
         let found = match stage {
@@ -45,8 +44,7 @@ pub(crate) fn find(text: &[u8], old: &str, new: &str, budget: &Budget) -> Result
     Err(Miss::Nowhere)
 }
 
-/// Returns the changes of one match, in order, or nothing where the form of the replacement cannot be
-/// said.
+/// Returns the changes of one match, in order, or `None` where the replacement's form is uncertain.
 pub(crate) fn changes(
     text: &[u8],
     range: Range<usize>,
@@ -93,13 +91,11 @@ fn without_end(line: &[u8]) -> &[u8] {
     line.get(..line.len() - n_blanks).unwrap_or_default()
 }
 
-/// Returns the indentation of a line and the rest of it.
 fn indentation(line: &[u8]) -> (&[u8], &[u8]) {
     line.split_at(line.iter().take_while(|byte| is_blank(**byte)).count())
 }
 
-/// The places of a text whose lines are compared without some of their blanks, in order, not
-/// overlapping.
+/// The matches of a text whose lines are compared without some blanks, in order, not overlapping.
 struct WholeLines<'t, 'n> {
     text: &'t [u8],
     stage: Stage,
@@ -107,7 +103,7 @@ struct WholeLines<'t, 'n> {
     /// Which line holds the text that is searched for.
     anchor: usize,
     places: Box<dyn Iterator<Item = usize> + 't>,
-    /// Where the line ends that was looked at last.
+    /// The end of the line compared last.
     line_end: usize,
     free_from: usize,
     budget: &'n Budget,
@@ -119,7 +115,7 @@ impl<'t, 'n: 't> WholeLines<'t, 'n> {
         let cores = old.iter().map(|line| without_end(indentation(line.text).1));
         let longest = cores.enumerate().max_by_key(|(_, core)| core.len());
         let (anchor, core) = longest.unwrap_or_default();
-        // Blanks alone are everywhere.
+        // Blanks alone would match everywhere.
         let places: Box<dyn Iterator<Item = usize> + 't> = if core.is_empty() {
             Box::new(std::iter::empty())
         } else {
@@ -162,7 +158,7 @@ impl<'t, 'n: 't> WholeLines<'t, 'n> {
         (self.free_from <= range.start).then_some(range)
     }
 
-    /// Returns which part of a line of the content a line of the text is.
+    /// Returns the part of a content line that a line of the text matches.
     fn fit(&self, number: usize, wanted: &TextLine<'_>, line: &[u8]) -> Option<Range<usize>> {
         let is_last = wanted.ending == Ending::None;
         let all = 0..line.len();
@@ -174,12 +170,12 @@ impl<'t, 'n: 't> WholeLines<'t, 'n> {
             return (core(line) == core(wanted.text)).then_some(all);
         }
         let (kept, core) = (without_end(line), without_end(wanted.text));
-        // The last line may go on, unless blanks stand at its end or it is nothing else.
+        // The last line may be a prefix, unless it ends with blanks or is blank.
         if is_last && (core.is_empty() || core.len() == wanted.text.len()) {
             let fits = 0 < number && line.starts_with(wanted.text);
             return fits.then_some(0..wanted.text.len());
         }
-        // The first line may have begun before.
+        // The first line may be a suffix of the content's line.
         let start = kept.len().checked_sub(core.len())?;
         let fits = kept.ends_with(core) && (start == 0 || number == 0);
         fits.then_some(start..line.len())
@@ -192,7 +188,7 @@ impl<'t, 'n: 't> Iterator for WholeLines<'t, 'n> {
     fn next(&mut self) -> Option<Range<usize>> {
         loop {
             let place = self.places.next().filter(|_| self.budget.spend(1))?;
-            // A line is looked at once, however often it holds the text.
+            // A line is compared once, however often it holds the text.
             if place < self.line_end || !self.fits_anchor(place) {
                 continue;
             }
@@ -275,7 +271,6 @@ fn back(text: &[u8], wanted: char) -> Option<usize> {
     Some(start - usize::from(is_crlf))
 }
 
-/// A place in a content.
 struct Position<'t> {
     text: &'t [u8],
     range: Range<usize>,
@@ -324,8 +319,7 @@ impl Position<'_> {
         Some(changes)
     }
 
-    /// Returns the changes of the words and signs that differ between a text and its replacement, line
-    /// by line.
+    /// Returns the changes of the words and signs that differ from the replacement, line by line.
     fn by_token(&self, old: &str, new: &str) -> Vec<ContentChange<'static>> {
         let (old, new) = (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"));
         let old: Vec<&str> = old.split_inclusive('\n').collect();
@@ -350,7 +344,7 @@ impl Position<'_> {
         changes
     }
 
-    /// Adds the changes of one line that begins at a place; an empty one comes or goes.
+    /// Adds the changes of one line that begins at a place; an empty one is added or removed.
     fn of_line(
         &self,
         start: usize,
@@ -379,8 +373,7 @@ impl Position<'_> {
         }
     }
 
-    /// Returns where each of some texts begins that follow one another from a place on, and where the
-    /// last ends.
+    /// Returns where each of some consecutive texts begins from a place on, and where the last ends.
     fn starts(&self, mut at: usize, texts: &[&str]) -> Vec<usize> {
         let mut starts = vec![at];
         for text in texts {
@@ -403,8 +396,7 @@ impl Position<'_> {
         after.or_else(last).unwrap_or(b"\n")
     }
 
-    /// Returns how the indentation of the lines differs from that of a text, where it is the same for
-    /// all of them.
+    /// Returns how the lines' indentation differs from that of a text, where all lines agree.
     fn shift(&self, old: &str) -> Option<Shift> {
         let here = replace::lines(self.matched());
         let old = replace::lines(old.as_bytes());
@@ -419,7 +411,7 @@ impl Position<'_> {
     }
 }
 
-/// Returns words, and what is between them sign by sign.
+/// Returns words, and the characters between them one by one.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let is_word = |c: char| c.is_alphanumeric() || c == '_';

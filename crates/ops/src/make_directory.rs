@@ -1,7 +1,6 @@
-//! MakeDirectory: a directory is there, with those above it.
+//! MakeDirectory: creates a directory and its missing parents.
 //!
-//! One that is there already is no error. It has no native row, since Write makes the directories
-//! above a file.
+//! An existing directory is no error. It has no native row, since Write creates parent directories.
 
 use std::path::PathBuf;
 
@@ -15,7 +14,7 @@ use sinew_tool::{
 #[derive(Debug)]
 pub struct MakeDirectory;
 
-/// What MakeDirectory is asked.
+/// Arguments of MakeDirectory.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MakeDirectoryArgs {
@@ -23,7 +22,7 @@ pub struct MakeDirectoryArgs {
     pub path: String,
 }
 
-/// What MakeDirectory did.
+/// Outcome of MakeDirectory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MakeDirectoryOut {
     /// The real path.
@@ -65,7 +64,7 @@ impl Operation for MakeDirectory {
     }
 }
 
-/// Returns a path without slashes at its end: nothing need be there for it to mean a directory.
+/// Returns a path without trailing slashes, which mean a directory even before it exists.
 pub(crate) fn without_slash(path: &str) -> &str {
     match path.trim_end_matches('/') {
         "" if !path.is_empty() => "/",

@@ -1,27 +1,25 @@
-//! Files that are meant to be looked at or heard: what they are, by their names.
-//!
-//! They are handed over undecoded, so their content decides nothing here.
+//! Media files: their MIME types by file name, since they are returned undecoded.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// What is to be done with a file that is no text.
+/// The handling of a file that is not text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Media {
-    /// It is refused.
+    /// It is rejected.
     #[default]
     Refused,
     /// It is binary content like any other.
     Plain,
-    /// Pictures, sound and PDF come in base64, by their names; anything else is refused.
+    /// Pictures, sound and PDF are returned in base64, by name; other files are rejected.
     Known,
-    /// Every file comes in base64, text too.
+    /// Every file is returned in base64, text too.
     Every,
 }
 
-/// The endings of names, and the MIME types they stand for.
+/// File extensions and their MIME types.
 const TYPES: &[(&str, &str)] = &[
     ("png", "image/png"),
     ("jpg", "image/jpeg"),

@@ -1,8 +1,7 @@
-//! Move: a file, a directory or a symbolic link gets another name.
+//! Move: renames a file, a directory or a symbolic link itself.
 //!
-//! Nothing is ever replaced, and what is moved is never copied: where one step cannot do it, as
-//! between two file systems, the call is refused. A symbolic link is moved itself. What a directory
-//! takes along is judged by the guard.
+//! It never replaces or copies: a move that one rename cannot do, as between two file systems, is rejected.
+//! The guard judges the content that a directory takes along.
 
 use std::path::PathBuf;
 
@@ -14,26 +13,26 @@ use sinew_tool::{
 
 use crate::make_directory::without_slash;
 
-/// Moves something.
+/// Moves a file, a directory or a symbolic link.
 #[derive(Debug)]
 pub struct Move;
 
-/// What Move is asked.
+/// Arguments of Move.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MovePathArgs {
-    /// What is moved.
+    /// The file, directory or symbolic link to move.
     pub source: String,
     /// Its new name.
     pub destination: String,
 }
 
-/// What became of a move.
+/// Outcome of Move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovePathOut {
-    /// The real path that was to be moved.
+    /// The real path of the source.
     pub from: PathBuf,
-    /// The real path that it was to have.
+    /// The real path of the destination.
     pub to: PathBuf,
     /// How it ended.
     pub end: End,
@@ -46,7 +45,7 @@ pub enum End {
     Moved,
     /// There is nothing to move.
     NotFound,
-    /// Something has the new name.
+    /// The new name exists already.
     Exists,
     /// The directory of the new name does not exist.
     NoParent,
@@ -72,7 +71,7 @@ impl Operation for Move {
     }
 
     fn cost(_args: &MovePathArgs, _targets: &Targets) -> Cost {
-        // What a directory takes along is looked through, and a file is read to be hashed.
+        // The guard walks a moved directory, and a file is read for its hash.
         Cost::Long
     }
 

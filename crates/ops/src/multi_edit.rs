@@ -1,4 +1,4 @@
-//! MultiEdit: several texts of one file become others, all or none.
+//! MultiEdit: replaces several texts of one file, all or none.
 //!
 //! Each edit works on the result of the one before. The file is read once and written once.
 
@@ -22,7 +22,7 @@ pub use crate::batch::AppliedEdit;
 #[derive(Debug)]
 pub struct MultiEdit;
 
-/// What MultiEdit is asked.
+/// Arguments of MultiEdit.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MultiEditArgs {
@@ -33,20 +33,19 @@ pub struct MultiEditArgs {
     /// Whether one place that differs in blanks, indentation or quotes is found too.
     #[serde(default)]
     pub loose: bool,
-    /// Whether errors may speak of `loose`: a caller who has no such argument cannot send it.
+    /// Whether errors may offer `loose`: some callers have no such argument.
     #[serde(default)]
     pub offers_loose: bool,
-    /// Whether the change is only shown.
+    /// Whether this is a dry run: the change is only shown.
     #[serde(default)]
     pub dry_run: bool,
     /// The SHA-256 that the whole file must have, in hex.
     #[serde(default)]
     pub expected_sha256: Option<String>,
-    /// Whether the target of a symbolic link is changed; else a link is refused.
+    /// Whether the target of a symbolic link is changed; else a link is rejected.
     #[serde(default)]
     pub follow_links: bool,
-    /// Whether the whole change is shown, with four lines around it, and what was not found is told
-    /// with its text.
+    /// Whether the whole change is shown, with four lines of context, and errors quote the missing text.
     #[serde(default)]
     pub in_full: bool,
 }
@@ -57,19 +56,19 @@ pub struct MultiEditArgs {
 pub struct Replacement {
     /// The text to find.
     pub old_string: String,
-    /// What it becomes, literally.
+    /// The replacement, literally.
     pub new_string: String,
     /// Whether every place is replaced.
     #[serde(default)]
     pub replace_all: bool,
 }
 
-/// What MultiEdit did.
+/// Outcome of MultiEdit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MultiEditOut {
     /// The real path.
     pub path: PathBuf,
-    /// What each edit did, in order.
+    /// The outcome of each edit, in order.
     pub applied: Vec<AppliedEdit>,
     /// The encoding of the file, where it is not UTF-8.
     pub encoding: Option<&'static str>,
@@ -89,7 +88,7 @@ impl MultiEditOut {
         self.applied.iter().any(|applied| applied.stage == Stage::LineEndings)
     }
 
-    /// Returns how the text was found that was hardest to find.
+    /// Returns the last stage that a text needed to be found.
     pub fn stage(&self) -> Stage {
         self.applied.iter().map(|applied| applied.stage).max().unwrap_or(Stage::Exact)
     }

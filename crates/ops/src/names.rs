@@ -1,14 +1,13 @@
-//! PathWriter of files in rows of text.
+//! Writes file paths into rows of text.
 //!
-//! A path that would break its row stands in quotes, as [`line_name`] writes it. What the quotes mean is
-//! said once, below the rows.
+//! [`line_name`] quotes a path that would break its row; one note below the rows explains the quotes.
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use sinew_tool::line_name;
 
-/// Writes paths into rows, and remembers what must be said of them.
+/// Writes paths into rows, and remembers whether one was quoted.
 #[derive(Debug, Default)]
 pub(crate) struct PathWriter {
     quoted: bool,
@@ -16,7 +15,7 @@ pub(crate) struct PathWriter {
 }
 
 impl PathWriter {
-    /// Returns a path as it stands in a row: relative where it lies beneath the directory.
+    /// Returns a path for a row: relative where it lies beneath the directory.
     pub(crate) fn row(&mut self, directory: &Path, path: &Path) -> String {
         let path = path.strip_prefix(directory).unwrap_or(path);
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -30,7 +29,7 @@ impl PathWriter {
         }
     }
 
-    /// Adds what the quotes mean, where there are any.
+    /// Adds the note on quotes, where there are any.
     pub(crate) fn explain(&self, text: &mut String) {
         if self.quoted {
             text.push_str(
@@ -45,8 +44,7 @@ impl PathWriter {
     }
 }
 
-/// Returns a path as it stands in a row: relative where it lies beneath the directory, in quotes where
-/// it would break the row.
+/// Returns a path for a row: relative beneath the directory, quoted where it would break it.
 pub fn row_name(directory: &Path, path: &Path) -> String {
     PathWriter::default().row(directory, path)
 }

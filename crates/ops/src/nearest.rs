@@ -1,8 +1,7 @@
-//! What a model may have meant whose text is not in the file.
+//! Finds the text that a model may have meant by one that is not in the file.
 //!
-//! Regions of the file that share rare words with the text are compared with it line by line, and
-//! the best are shown as they really are, ready to be sent as the next `old_string`. The work is
-//! bounded whatever the size of the file: a few searches for words, a few dozen comparisons.
+//! Regions of the file that share rare words with the text are compared with it line by line. The best are
+//! shown verbatim, to be sent as the next `old_string`. The work is limited for any file size.
 
 use std::collections::HashMap;
 
@@ -14,37 +13,37 @@ use crate::loose;
 /// The most regions that are shown.
 const MAX_REGIONS: usize = 3;
 
-/// How far into a file regions are looked for.
+/// How far into a file regions are searched for.
 const MAX_SEARCHED: usize = 64 << 20;
 
 /// The most words that are searched for, and in large files.
 const MAX_WORDS: usize = 8;
 const MAX_WORDS_LARGE: usize = 3;
 
-/// The most places of one word; a word that is everywhere says nothing.
+/// The most places of one word; a more frequent word is no evidence.
 const MAX_PLACES: usize = 64;
 
 /// The most regions that are compared, and the most lines of each.
 const MAX_COMPARED: usize = 24;
 const MAX_LINES: usize = 60;
 
-/// How far into a file every line is looked at.
+/// How far into a file every line is compared.
 const MAX_FOLDED: usize = 2 << 20;
 
 /// The most bytes of a line that are compared, and of a region that are shown.
 const MAX_LINE: usize = 300;
 const MAX_SHOWN: usize = 4_000;
 
-/// The most lines that a region gets so that its text is there once, and one.
+/// The most lines added to a region to make its text unique, plus one.
 const MAX_GROWN: usize = 6;
 
-/// How alike a region must be to be shown, from 0 to 1.
+/// The least similarity of a shown region, from 0 to 1.
 const ALIKE: f32 = 0.55;
 
-/// How alike lines are that differ in blanks, case and the form of quotes alone.
+/// The similarity of lines that differ only in blanks, case and quote forms.
 const SAME_BUT_FORM: f32 = 0.95;
 
-/// What makes a region differ from the text.
+/// The kind of difference between a region and the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
     /// Only blanks: spaces, tabs, empty lines.
@@ -66,7 +65,7 @@ pub struct Region {
     pub last_line: u64,
     /// Its real text with LF as line ending; empty where it is too long to be shown.
     pub text: String,
-    /// What makes it differ.
+    /// The kind of difference.
     pub difference: Difference,
 }
 
@@ -105,7 +104,7 @@ pub(crate) fn regions(text: &[u8], wanted: &str) -> Vec<Region> {
     };
     let mut scored = score(candidates(text, &wanted_lines));
     if scored.is_empty() {
-        // Short words, other case and other quotes: only looking at every line finds them.
+        // Short words, other case and other quotes are found only by comparing every line.
         scored = score(same_lines(text, &wanted_lines));
     }
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -124,7 +123,7 @@ pub(crate) fn regions(text: &[u8], wanted: &str) -> Vec<Region> {
     regions.collect()
 }
 
-/// Returns a region with as many lines more as make it the only one of its text, where a few do.
+/// Returns a region grown by a few lines until its text is unique, where possible.
 fn grown(text: &[u8], start: usize, end: usize) -> (usize, usize) {
     let is_alone = |start: usize, end: usize| {
         let shown = text.get(start..end).unwrap_or_default();
@@ -147,7 +146,7 @@ fn grown(text: &[u8], start: usize, end: usize) -> (usize, usize) {
     (start, end)
 }
 
-/// Returns the starts of lines at which the text may have been meant to begin, the likeliest first.
+/// Returns the line starts at which the intended text may begin, the likeliest first.
 fn candidates(text: &[u8], wanted: &[&str]) -> Vec<usize> {
     let max_words = if text.len() <= 8 << 20 { MAX_WORDS } else { MAX_WORDS_LARGE };
     let mut votes: HashMap<usize, f32> = HashMap::new();
@@ -165,8 +164,7 @@ fn candidates(text: &[u8], wanted: &[&str]) -> Vec<usize> {
     votes.into_iter().take(MAX_COMPARED).map(|(start, _)| start).collect()
 }
 
-/// Returns the starts of lines at which the text may have been meant to begin, because its longest line
-/// is there but for blanks, case and the form of quotes.
+/// Returns candidate starts by the longest line of the text, compared without blanks, case or quotes.
 fn same_lines(text: &[u8], wanted: &[&str]) -> Vec<usize> {
     let folded = wanted.iter().take(MAX_LINES).map(|line| folded(line)).enumerate();
     let Some((at, line)) = folded.max_by_key(|(_, line)| line.len()) else { return Vec::new() };
@@ -188,7 +186,7 @@ fn same_lines(text: &[u8], wanted: &[&str]) -> Vec<usize> {
     starts
 }
 
-/// Returns whether a line is a folded one, or holds it.
+/// Returns whether a line, folded, contains a folded one.
 fn is_like(line: &[u8], wanted: &str) -> bool {
     line.len() <= MAX_LINE && folded(&String::from_utf8_lossy(line)).contains(wanted)
 }
@@ -224,7 +222,7 @@ fn line_start(text: &[u8], place: usize) -> usize {
     memrchr(b'\n', text.get(..place).unwrap_or_default()).map_or(0, |at| at + 1)
 }
 
-/// Returns how alike a region of as many lines is, and where the region ends.
+/// Returns the similarity of a region of as many lines, and its end.
 fn compare(text: &[u8], start: usize, wanted: &[&str]) -> (f32, usize) {
     let mut end = start;
     let mut sum = 0.0;
@@ -243,7 +241,7 @@ fn compare(text: &[u8], start: usize, wanted: &[&str]) -> (f32, usize) {
     (sum / f32::max(weights, 1.0), end)
 }
 
-/// Returns how alike two lines are: the share of their pairs of neighbouring bytes that both have.
+/// Returns the similarity of two lines: the share of byte bigrams in common.
 fn alike(a: &[u8], b: &[u8]) -> f32 {
     let (a, b) = (a.trim_ascii(), b.trim_ascii());
     if a == b {
@@ -316,7 +314,7 @@ fn difference(a: &str, b: &str) -> Difference {
     }
 }
 
-/// Returns the plain form of a character, and a blank for what cannot be seen.
+/// Returns the plain form of a character, and a blank for an invisible one.
 fn plain(c: char) -> char {
     match c {
         '\u{FEFF}' | '\u{200B}' => ' ',

@@ -1,23 +1,21 @@
-//! Lines that stand for content that was left out: `// ... existing code ...`, `# (unchanged)`.
+//! Detects lines that stand for omitted content: `// ... existing code ...`, `# (unchanged)`.
 //!
-//! Whoever sends one means the rest of the old file, and a tool that takes it literally throws that
-//! rest away. So a new text may only have such a line where the old one has it. A line counts when it
-//! is nothing but a comment, stands in brackets, or begins or ends with an ellipsis, and when its words
-//! say no more than that something stays as it was. One without any sign counts outside of prose, where
-//! it says that of a rest: `rest unchanged` is no line of a program. What may also be an honest comment is
-//! let through: a word that belongs to the matter itself, such as in `// rest of the header is padding`,
-//! is enough.
+//! Such a line means the rest of the old file, and written literally it would destroy that rest. So a new
+//! text may have one only where the old text has it. A line counts if it is only a comment, in brackets, or
+//! begins or ends with an ellipsis, and its words only say that something stays. Outside of prose a bare
+//! line about a rest counts too: `rest unchanged`. One word of the subject lets an honest comment pass, as
+//! in `// rest of the header is padding`.
 
 use sinew_tool::{Kind, ToolError};
 
-/// The longest line that is looked at, in bytes: nobody leaves out content in many words.
+/// The longest line that is checked, in bytes: placeholders are short.
 const MAX_LINE: usize = 120;
 
-/// Words for what comes after.
+/// Words for the content that follows.
 const REST: &[&str] = &["rest", "remainder", "remaining"];
-/// Words for what was there.
+/// Words for the old content.
 const OLD: &[&str] = &["existing", "other", "original", "previous", "same", "unchanged"];
-/// Words for what a file is made of.
+/// Words for the parts of a file.
 const PARTS: &[&str] = &[
     "body",
     "case",
@@ -66,7 +64,7 @@ const PARTS: &[&str] = &[
     "types",
     "variables",
 ];
-/// Of these, what hardly anything else than a placeholder speaks of as a whole.
+/// Of these, the words that as a whole occur in hardly anything but a placeholder.
 const WHOLES: &[&str] = &[
     "class",
     "code",
@@ -80,7 +78,7 @@ const WHOLES: &[&str] = &[
     "module",
     "script",
 ];
-/// Words that say that something stays, or is not here.
+/// Words for content that stays, or is left out here.
 const STAYS: &[&str] = &[
     "brevity",
     "elided",
@@ -96,7 +94,7 @@ const STAYS: &[&str] = &[
     "unmodified",
     "untouched",
 ];
-/// Words that say that something was taken away.
+/// Words for content that was removed.
 const CUT: &[&str] = &["abbreviated", "abridged", "cut", "shortened", "trimmed", "truncated"];
 /// Words that say nothing by themselves.
 const SMALL: &[&str] = &[
@@ -105,17 +103,16 @@ const SMALL: &[&str] = &[
     "shown", "the", "this", "to", "your",
 ];
 
-/// How a line is set apart from content.
+/// The mark that sets a line apart from content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OmissionMark {
-    /// By the signs of a comment.
+    /// A comment sign.
     Comment,
-    /// By nothing of the kind.
+    /// No comment sign.
     None,
 }
 
-/// Refuses a new text with a line that stands for content left out, unless the old text has the same
-/// line. `name` is how messages name the argument.
+/// Rejects a new text with a placeholder line that the old text lacks; `name` is the argument in messages.
 pub(crate) fn check(name: &str, path: &str, new: &str, old: &str) -> Result<(), ToolError> {
     let mut found = find(path, new);
     let Some((number, line)) = found.find(|(_, line)| !old.lines().any(|old| old.trim() == *line))
@@ -129,7 +126,7 @@ pub(crate) fn check(name: &str, path: &str, new: &str, old: &str) -> Result<(), 
     ))
 }
 
-/// Returns the lines of a text that stand for content left out, with their numbers.
+/// Returns the placeholder lines of a text, with their numbers.
 pub(crate) fn find<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     let is_prose = is_prose(path);
     let (mut follows_comment, mut before) = (false, "");
@@ -148,8 +145,7 @@ pub(crate) fn find<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize
     })
 }
 
-/// Returns whether a line neither is a comment nor begins or ends with an ellipsis, by its ends: this is
-/// asked of every line that is written.
+/// Returns whether a line has no comment sign or ellipsis at its ends; this runs for every written line.
 fn is_content(line: &str) -> bool {
     let ends = line.as_bytes().first().zip(line.as_bytes().last());
     ends.is_some_and(|(first, last)| {
@@ -157,7 +153,7 @@ fn is_content(line: &str) -> bool {
     })
 }
 
-/// Returns whether a line begins by speaking of a rest. The first letter tells of nearly every line.
+/// Returns whether a line begins with a word for the rest; its first letter excludes nearly all.
 fn begins_with_rest(line: &str) -> bool {
     if !matches!(line.as_bytes().first(), Some(b'R' | b'r' | b'T' | b't')) {
         return false;
@@ -169,8 +165,7 @@ fn begins_with_rest(line: &str) -> bool {
     REST.iter().any(|word| begins(rest, word))
 }
 
-/// Returns whether a line without any sign of a comment stands for content left out. Below a line of
-/// words it is likely the end of their sentence.
+/// Returns whether an unmarked line is a placeholder; after a line of words it likely ends their sentence.
 fn is_bare_omission(line: &str, before: &str) -> bool {
     let is_words = |line: &str, signs: &str| {
         line.len() <= MAX_LINE && line.chars().all(|c| c.is_alphanumeric() || signs.contains(c))
@@ -182,21 +177,20 @@ fn is_bare_omission(line: &str, before: &str) -> bool {
     Words::of(line).are_complete()
 }
 
-/// Returns whether a file holds text for people, in which the signs of comments mean other things.
+/// Returns whether a file is prose, in which comment signs have other meanings.
 fn is_prose(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     matches!(extension.as_deref(), Some("md" | "markdown" | "mdx" | "txt" | "rst" | "adoc" | "org"))
 }
 
-/// Returns whether a line, without the signs of a comment, stands for content left out. One that follows
-/// a comment without an ellipsis is likely the end of its sentence.
+/// Returns whether a line is a placeholder; after a comment, one without an ellipsis likely continues it.
 fn is_omission(inner: &str, mark: OmissionMark, follows_comment: bool) -> bool {
     if matches!(inner, "[...]" | "[…]" | "(...)" | "(…)") {
         return mark == OmissionMark::Comment && !follows_comment;
     }
     let (inner, is_elided, is_bracketed) = unwrapped(inner);
-    // Nearly every line is one of these, and nobody reads their words.
+    // Nearly every line returns here, before its words are parsed.
     if mark == OmissionMark::None && !is_elided && !is_bracketed {
         return false;
     }
@@ -237,8 +231,7 @@ fn uncommented(line: &str, is_prose: bool) -> (&str, OmissionMark) {
     inner.map_or((line, OmissionMark::None), |inner| (inner, OmissionMark::Comment))
 }
 
-/// Takes dots, brackets and rulers off both ends; returns what is left, and whether there was an
-/// ellipsis and whether there were brackets.
+/// Strips dots, brackets and rulers off both ends; returns the rest, if it had an ellipsis, if brackets.
 fn unwrapped(mut inner: &str) -> (&str, bool, bool) {
     let (mut is_elided, mut is_bracketed) = (false, false);
     loop {
@@ -267,11 +260,11 @@ fn unwrapped(mut inner: &str) -> (&str, bool, bool) {
     }
 }
 
-/// What the words of a line say together.
+/// The meaning of the words of a line.
 #[derive(Debug, Default)]
 struct Words {
     n: usize,
-    /// How many belong to the matter itself.
+    /// How many words are about the subject itself.
     n_others: usize,
     says_rest: bool,
     says_old: bool,
@@ -279,11 +272,11 @@ struct Words {
     says_whole: bool,
     says_code: bool,
     stays: bool,
-    /// Whether `existing` is among them, which is said of nothing but what was there.
+    /// Whether `existing` is among them, which only describes old content.
     says_existing: bool,
     says_cut: bool,
     says_here: bool,
-    /// Whether `brevity` is among them, for which nothing but content is left out.
+    /// Whether `brevity` is among them, which only explains omitted content.
     says_brevity: bool,
 }
 
@@ -317,7 +310,7 @@ impl Words {
         said
     }
 
-    /// Returns whether the words stand for content that is not there.
+    /// Returns whether the words make the line a placeholder.
     fn stand_for_more(&self, mark: OmissionMark, is_elided: bool, is_bracketed: bool) -> bool {
         let is_complete = self.are_complete();
         match (mark, is_elided) {
@@ -346,13 +339,13 @@ impl Words {
         self.says_rest || self.says_old
     }
 
-    /// Returns whether the words say what something is about and that it stays, and nothing else.
+    /// Returns whether the words only name old or remaining content and say that it stays.
     fn are_complete(&self) -> bool {
         let is_about = self.are_of_old() && (self.says_part || self.says_rest);
         is_about && self.stays && self.n_others == 0
     }
 
-    /// Returns whether what stays may be meant of what follows, and not of what is left out.
+    /// Returns whether the words may describe the following code instead of omitted content.
     fn is_reading(&self) -> bool {
         self.says_part && !self.says_code
     }

@@ -1,17 +1,15 @@
-//! Patches: what a text of changes asks for, and what it makes of a content.
+//! Patches: parses a text of changes and applies it to a content.
 //!
-//! Two steps, both from bytes to bytes. [`parse`] reads a unified or git diff, or an envelope
-//! (`*** Begin Patch`), and says file by file what is asked. [`apply`] finds the hunks of one file in
-//! its content and says which bytes become which; it changes all of a file or nothing.
+//! Both steps work on bytes. [`parse`] reads a unified or git diff, or an envelope (`*** Begin Patch`), and
+//! returns the changes file by file. [`apply`] finds the hunks of one file in its content and returns the
+//! replaced bytes, for the whole file or not at all.
 //!
-//! Patches come from programs and from models. What programs write is taken as `git apply` and GNU
-//! `patch` take it. What models write is often right in its lines and wrong in its numbers, so the
-//! lines decide: wrong counts, no numbers and other line endings are understood, and a hunk that
-//! fits in more than one place is refused rather than guessed.
+//! Patches from programs are read as `git apply` and GNU `patch` read them. Patches from models often have
+//! right lines and wrong numbers, so the lines decide. Wrong counts, missing numbers and other line endings
+//! are accepted. A hunk that fits in more than one place is rejected.
 //!
-//! Deliberately absent: files. Names are given as they are written, and nothing here says whether
-//! they may be touched, whether they are there, or in which order they are written. Binary, combined,
-//! context, normal and ed diffs are refused.
+//! Deliberately absent: file access. Names are returned as written, unchecked for permission, existence or
+//! order. Binary, combined, context, normal and ed diffs are rejected.
 
 mod apply;
 mod envelope;
@@ -35,27 +33,25 @@ use line::Lines;
 /// The most files and hunks of a patch.
 const MAX_PARTS: usize = 1_000_000;
 
-/// What a patch asks for.
+/// The changes that a patch asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch<'p> {
-    /// In the order of the patch, at least one. A file may be named more than once; later entries
-    /// then mean what earlier ones left.
+    /// In patch order, at least one. A file may occur again: later entries start from the earlier result.
     pub files: Vec<FilePatch<'p>>,
 }
 
-/// What a patch asks of one file.
+/// The change that a patch asks of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePatch<'p> {
-    /// What is done with the file.
+    /// The operation on the file.
     pub deed: PatchOp,
-    /// The name before, leading parts stripped, not judged. `None` for `/dev/null`, and for hunks
-    /// that name no file.
+    /// The old name without stripped parts, unchecked. `None` for `/dev/null` and hunks without a name.
     pub old: Option<String>,
     /// The name after, in the same way.
     pub new: Option<String>,
-    /// The mode before, where the patch tells it.
+    /// The mode before, where the patch has it.
     pub old_mode: Option<PatchMode>,
-    /// The mode after, where the patch tells it.
+    /// The mode after, where the patch has it.
     pub new_mode: Option<PatchMode>,
     /// In the order of the patch.
     pub hunks: Vec<Hunk<'p>>,
@@ -63,24 +59,24 @@ pub struct FilePatch<'p> {
     pub line: u64,
 }
 
-/// What is done with a file.
+/// The operation on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchOp {
     /// The content, the mode or both change.
     Change,
-    /// The file is made; it must be absent.
+    /// The file is created; it must be absent.
     Create,
-    /// The file goes; its hunks remove all of its content.
+    /// The file is removed; its hunks remove all of its content.
     Delete,
-    /// The file goes, whatever it holds.
+    /// The file is removed, whatever its content.
     Drop,
-    /// The file gets another name, and its hunks change it.
+    /// The file is renamed, and its hunks change it.
     Rename,
-    /// A copy gets another name, and the hunks change the copy.
+    /// The file is copied, and the hunks change the copy.
     Copy,
 }
 
-/// What a file is, as far as patches tell it.
+/// The file mode, as patches state it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchMode {
     /// A file: `100644`.
@@ -92,11 +88,9 @@ pub enum PatchMode {
 }
 
 impl FilePatch<'_> {
-    /// Returns the name of the file whose content the hunks are about: the one that must be there,
-    /// or the one that is made.
+    /// Returns the name of the file that the hunks change or create.
     ///
-    /// A plain diff may compare `x.orig` with `x`. As in GNU `patch` the name with fewer parts, with
-    /// the shorter last part, and else the shorter one is meant.
+    /// For `x.orig` and `x`, as in GNU `patch`, fewer parts win, then the shorter last part, then length.
     pub fn path(&self) -> Option<&str> {
         let (old, new) = (self.old.as_deref(), self.new.as_deref());
         match self.deed {
@@ -112,8 +106,7 @@ impl FilePatch<'_> {
         }
     }
 
-    /// Returns whether the patch may also mean a file that is not there yet: a plain diff with
-    /// nothing but added lines does not say.
+    /// Returns whether the patch may create its file: a plain diff of only added lines does not say.
     pub fn may_create(&self) -> bool {
         match (self.deed, self.hunks.as_slice()) {
             (PatchOp::Create, _) => true,
@@ -125,9 +118,8 @@ impl FilePatch<'_> {
 
 /// Reads a patch.
 ///
-/// `strip` is how many leading parts of the names of a diff are left out. `None` leaves out `a/` and
-/// `b/` where both names have them, and what else git puts before the names of a git diff. The names
-/// of an envelope are taken as they are.
+/// `strip` is the number of leading name parts to drop. `None` drops `a/` and `b/` where both names have
+/// them, and git's other prefixes in a git diff. Names of an envelope stay as they are.
 pub fn parse(patch: &[u8], strip: Option<u32>) -> Result<Patch<'_>, PatchError> {
     let patch = patch.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(patch);
     let mut lines = Lines::new(patch);

@@ -1,8 +1,7 @@
-//! Patterns that models write: regular expressions, file globs, types of files.
+//! Compiles patterns from models: regular expressions, file globs, file types.
 //!
-//! The regular expressions are ripgrep's: linear in time whatever they are matched against, without
-//! look-around and backreferences. Errors say what is wrong and where, because the next attempt is
-//! made by reading them.
+//! Regular expressions are ripgrep's: linear in time, without look-around or backreferences. Errors name
+//! the fault and its place, because the model uses them for its next attempt.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,13 +14,13 @@ use ignore::types::{Types, TypesBuilder};
 use sinew_tool::sync::lock;
 use sinew_tool::{Context, ToolError};
 
-/// The most memory of a compiled pattern, and of its cache in each thread.
+/// The most bytes of a compiled pattern, and of its cache in each thread.
 const MAX_SIZE: usize = 16 << 20;
 
 /// How many compiled patterns are kept between calls.
 const MAX_KEPT: usize = 16;
 
-/// What decides how a regular expression is compiled.
+/// The cache key of a compiled regular expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegexKey {
     pub(crate) pattern: String,
@@ -74,7 +73,7 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
     })
 }
 
-/// Makes one line of the several lines of a syntax error: its reason, and where it points.
+/// Condenses a multi-line syntax error into its reason and column.
 pub(crate) fn regex_error(pattern: &str, text: &str) -> ToolError {
     if text.contains("exceeds size limit") {
         return ToolError::argument(
@@ -83,12 +82,11 @@ pub(crate) fn regex_error(pattern: &str, text: &str) -> ToolError {
         )
         .hint("use fewer or smaller repetitions such as {1000}");
     }
-    // Without a place where only the compiler finds it.
+    // An error that only the compiler finds has no place.
     let too_deep = text.starts_with("error parsing pattern");
     let reason = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
     let reason = reason.unwrap_or_else(|| text.lines().next().unwrap_or_default());
-    // The pattern is shown behind four blanks and in a group of the matcher's own; an error at the
-    // group is about a parenthesis that took its end.
+    // The pattern follows four blanks in an added group: an error at the group is a stray parenthesis.
     let points = |line: &&str| line.contains('^') && line.chars().all(|c| c == ' ' || c == '^');
     let column = text.lines().find(points).and_then(|line| match line.find('^')? {
         0..7 => stray_parenthesis(pattern),
@@ -111,8 +109,7 @@ pub(crate) fn regex_error(pattern: &str, text: &str) -> ToolError {
     }
 }
 
-/// Returns which parenthesis has no partner, counted from 1: the first that closes nothing, else the
-/// last that nothing closes.
+/// Returns the place of the parenthesis without a partner, from 1: the first stray `)`, else the last `(`.
 fn stray_parenthesis(pattern: &str) -> Option<usize> {
     let mut open = Vec::new();
     let mut chars = pattern.chars().zip(1..);
@@ -127,7 +124,7 @@ fn stray_parenthesis(pattern: &str) -> Option<usize> {
     open.pop()
 }
 
-/// The longest regular expression, in bytes: what takes seconds to compile is none that was meant.
+/// The longest regular expression, in bytes: a longer one may take seconds to compile.
 const MAX_REGEX_BYTES: usize = 32 * 1024;
 /// The longest glob, in bytes: as long as the longest path.
 const MAX_GLOB_BYTES: usize = 4 * 1024;
@@ -140,7 +137,6 @@ fn short_enough(argument: &str, pattern: &str, max: usize) -> Result<(), ToolErr
     Err(ToolError::argument(argument, format!("is longer than {max} bytes: {n} bytes")))
 }
 
-/// Returns a compiled file glob.
 pub(crate) fn glob(pattern: &str, star_crosses: bool) -> Result<GlobSet, ToolError> {
     short_enough("pattern", pattern, MAX_GLOB_BYTES)?;
     let glob = GlobBuilder::new(pattern).literal_separator(!star_crosses).build();
@@ -165,7 +161,7 @@ fn glob_error(argument: &str, pattern: &str, kind: &ErrorKind) -> ToolError {
     ToolError::argument(argument, format!("is not a valid glob{place}: {kind}"))
 }
 
-/// Which files of a tree a search looks at.
+/// The filter of the files that a search reads.
 pub(crate) struct Filter {
     globs: Override,
     types: Types,
@@ -208,7 +204,7 @@ impl Filter {
     }
 }
 
-/// Tells what is wrong with a glob of a filter, and where: as for any glob, where that finds it too.
+/// Returns the error of a filter's glob, as for any glob where that one finds it too.
 fn filter_error(glob: &str, error: &ignore::Error) -> ToolError {
     let plain = glob.strip_prefix('!').unwrap_or(glob);
     match GlobBuilder::new(plain).literal_separator(true).build() {
@@ -243,7 +239,7 @@ fn types(name: Option<&str>) -> Result<Types, ToolError> {
     builder.build().map_err(|error| ToolError::argument("type", error))
 }
 
-/// Returns how many letters differ between two names.
+/// Returns the edit distance of two names.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -273,7 +269,6 @@ pub(crate) fn names_hidden(pattern: &str) -> bool {
     pattern.split('/').any(|part| part.starts_with('.') && !matches!(part, "." | ".."))
 }
 
-/// Returns whether a part of a path begins with a dot.
 pub(crate) fn is_hidden(path: &Path) -> bool {
     path.iter().any(|part| part.as_encoded_bytes().starts_with(b"."))
 }

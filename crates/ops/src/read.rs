@@ -1,10 +1,9 @@
-//! Read: a window of lines out of one file.
+//! Read: returns a window of lines of one file.
 //!
-//! A file of any size costs what its window costs: reading stops after the last line that is shown,
-//! and far lines are found through the [marks](crate::line_index) that an earlier read left. The number
-//! of all lines is told only where it is known without reading on, or where `max_read_bytes` bounds
-//! the file. ContentKind decides what is binary, never the name. Directories, pictures and documents
-//! are not rendered here.
+//! The cost depends on the window, not on the file: reading stops after the last shown line, and far lines
+//! are found through the [marks](crate::line_index) of earlier reads. The line count is returned where it
+//! is known without reading on, or where `max_read_bytes` limits the file. Content, not the name, decides
+//! what is binary. Directories, pictures and documents are not rendered here.
 
 mod window;
 
@@ -26,10 +25,10 @@ use crate::source::{self, ContentKind};
 pub use crate::media::Media;
 use window::{n_lines, window};
 
-/// So often in a row the same read is likely a mistake.
+/// This many identical reads in a row are likely a mistake.
 pub const MANY_TIMES: u32 = 3;
 
-/// The most lines that a Read shows when it does not say.
+/// The default limit of lines.
 pub const DEFAULT_LIMIT: u64 = 2_000;
 
 /// Files up to this size are read whole, so that the number of their lines is known.
@@ -38,14 +37,14 @@ const SMALL: u64 = 1 << 20;
 /// The largest file that is decoded from UTF-16 or UTF-32.
 const MAX_DECODED: u64 = 8 << 20;
 
-/// The largest file that is answered in base64: with its text around it, it fits into a reply.
+/// The largest file returned in base64, so that it fits into a reply.
 const MAX_BASE64: u64 = 700 << 10;
 
 /// Reads a window of lines.
 #[derive(Debug)]
 pub struct Read;
 
-/// What Read is asked.
+/// Arguments of Read.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadArgs {
@@ -57,10 +56,10 @@ pub struct ReadArgs {
     /// The most lines.
     #[serde(default = "default_limit")]
     pub limit: u64,
-    /// Only so many of the first lines; 0 is all.
+    /// The most first lines; 0 is all.
     #[serde(default)]
     pub head: Option<u64>,
-    /// Only so many of the last lines, where what follows the last line end counts as one; 0 is all.
+    /// The most last lines, where the rest after the last line end counts as one; 0 is all.
     #[serde(default)]
     pub tail: Option<u64>,
     /// The last line, counted from 1; `limit` holds all the same.
@@ -69,10 +68,10 @@ pub struct ReadArgs {
     /// The most bytes of text that the row shows; it may cut inside a line.
     #[serde(default)]
     pub max_bytes: Option<u64>,
-    /// Whether the lines of a file of any size are counted, and its last byte is looked at.
+    /// Whether the lines of a file of any size are counted, and its last byte is read.
     #[serde(default)]
     pub counts_lines: bool,
-    /// What is to be done with a file that is no text.
+    /// The handling of a file that is not text.
     #[serde(default)]
     pub media: Media,
     /// The most characters of a line; `None` cuts no line but one larger than a whole reply.
@@ -92,7 +91,7 @@ fn default_limit() -> u64 {
 }
 
 impl ReadArgs {
-    /// Returns how many lines are asked for at most.
+    /// Returns the most lines requested.
     fn max_lines(&self) -> u64 {
         let until_last = |last: u64| (last + 1).saturating_sub(self.offset.max(1));
         let head = self.head.filter(|head| 0 < *head).unwrap_or(u64::MAX);
@@ -100,7 +99,7 @@ impl ReadArgs {
     }
 }
 
-/// Returns the whole of a file that the call names at a place.
+/// Returns the whole file of the call's target at an index.
 pub(crate) fn whole(path: &str, cx: &Context, at: usize) -> Result<ReadOut, ToolError> {
     let args = ReadArgs {
         path: path.to_owned(),
@@ -118,12 +117,12 @@ pub(crate) fn whole(path: &str, cx: &Context, at: usize) -> Result<ReadOut, Tool
     found(&args, cx, at)
 }
 
-/// What Read found.
+/// Outcome of Read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadOut {
     /// Lines of text; none where the file is empty or the offset lies past its end.
     Text(LineWindow),
-    /// ContentKind that is not shown as text.
+    /// Content that is not shown as text.
     Binary {
         /// The size of the file.
         bytes: u64,
@@ -132,11 +131,11 @@ pub enum ReadOut {
         /// The content, where settings ask for it and it is not too large.
         base64: Option<String>,
     },
-    /// ContentKind that is handed over as it is.
+    /// Content that is returned unchanged.
     Media {
         /// The size of the file.
         bytes: u64,
-        /// What its name says it is.
+        /// The MIME type by its name.
         mime: Option<&'static str>,
         /// The content.
         base64: String,
@@ -152,9 +151,9 @@ pub enum ReadOut {
         /// The most that is taken.
         max_bytes: u64,
     },
-    /// The path names something else than a file.
+    /// The path is not a regular file.
     NotRegularFile {
-        /// What it names.
+        /// Its file type.
         kind: FileKind,
     },
 }
@@ -256,7 +255,7 @@ fn read(
         ReadObservation { state: opened.meta.identity, content: scan.content(), part };
     match &mut out {
         ReadOut::Text(text) => text.n_times = cx.world.knowledge.saw(target.slot, &observation),
-        // What is said of it is all that can be read.
+        // The reply has all that can be read of it.
         ReadOut::Binary { .. } | ReadOut::Media { .. } => {
             let _ = cx.world.knowledge.saw(target.slot, &observation);
         }
@@ -375,8 +374,7 @@ fn binary(
     Ok(ReadOut::Binary { bytes: size, encoding, base64 })
 }
 
-/// Returns the last lines of a file, which is read from its end until they are there or a reply is
-/// full.
+/// Returns the last lines of a file, read from its end until they are found or a reply is full.
 fn tail(
     args: &ReadArgs,
     cx: &Context,
@@ -395,7 +393,7 @@ fn tail(
                 (lines::n_line_ends(block) + 2).saturating_sub(n_ends).max(1),
             );
             let text = block.get(start.unwrap_or(0)..).unwrap_or_default();
-            // What was read is the limit.
+            // The bytes read are already limited.
             let max_bytes = usize::MAX / 2;
             let limits = WindowLimits { max_lines: u64::MAX, max_bytes, max_chars: None };
             let mut collector = Collector::new(1, limits);

@@ -1,7 +1,6 @@
-//! ReadMany: several files, each as Read shows it.
+//! ReadMany: reads several files, each as Read shows it.
 //!
-//! A file that cannot be read is told in its place and does not keep the others away. A path that leads
-//! out of the roots or is denied refuses the whole call, as everywhere.
+//! An unreadable file gets its error in place; a path outside the roots or a denied one fails the call.
 
 use serde::Deserialize;
 use sinew_tool::{
@@ -17,7 +16,7 @@ const MAX_FILES: usize = 1_000;
 #[derive(Debug)]
 pub struct ReadMany;
 
-/// What ReadMany is asked.
+/// Arguments of ReadMany.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadManyArgs {
@@ -25,12 +24,12 @@ pub struct ReadManyArgs {
     pub paths: Vec<String>,
 }
 
-/// What became of one file.
+/// The outcome of one file.
 #[derive(Debug)]
 pub struct One {
     /// The path as it was written.
     pub path: String,
-    /// What was found, or why nothing was.
+    /// The content, or the error.
     pub found: Result<read::ReadOut, ToolError>,
 }
 

@@ -1,12 +1,10 @@
-//! Finding the text that an edit names.
+//! Finds the text that an edit names.
 //!
-//! First byte by byte. Where that finds nothing, with line endings that may differ: models see
-//! lines without CR, so the same text in a file with CRLF must be found, and the replacement must
-//! not bring foreign endings into it. In files with mixed endings each match is compared ending by
-//! ending; the lines that the text and its replacement share keep the endings they have, and the others
-//! take the ending of the line they replace or follow. What differs in blanks or quotes is found by the
-//! later [stages](crate::loose), and only for callers who allow them; to the others
-//! [nearest](crate::nearest) says so.
+//! The search is byte by byte first, then with other line endings. Models see lines without CR, so a text
+//! must match in a file with CRLF, and its replacement must not bring other endings. In files with mixed
+//! endings each ending is compared. Lines that the text and its replacement share keep their endings; the
+//! others take that of the line they replace or follow. Later [stages](crate::loose) find other blanks or
+//! quotes for callers who allow it; the rest get a hint ([nearest](crate::nearest)).
 //!
 //! The replacement is literal text: `$&` and `\1` mean themselves.
 
@@ -52,22 +50,21 @@ pub(crate) enum Miss {
     Nowhere,
     /// It is there this often, first at these places.
     Often(u64, Vec<usize>),
-    /// It is not there as it is, and looking for other forms of it takes too long.
+    /// It is not there as it is, and the search for other forms takes too long.
     Costly,
 }
 
-/// How much may be compared in search of another form of a text: lines, or single characters. Content
-/// that repeats itself would take hours.
+/// Limits the lines or characters compared for other forms: repetitive content would take hours.
 #[derive(Debug)]
 pub(crate) struct Budget(Cell<Option<usize>>);
 
 impl Budget {
-    /// Returns what a search in a content may cost.
+    /// Returns the budget of a search in a content.
     pub(crate) fn of(text: &[u8]) -> Self {
         Self(Cell::new(Some(text.len().saturating_mul(4).saturating_add(MIN_WORK))))
     }
 
-    /// Takes some work off; returns whether so much was left.
+    /// Spends some work; returns whether the budget sufficed.
     pub(crate) fn spend(&self, work: usize) -> bool {
         self.0.set(self.0.get().and_then(|left| left.checked_sub(work)));
         !self.is_spent()
@@ -77,23 +74,23 @@ impl Budget {
         self.0.get().is_none()
     }
 
-    /// Returns what a search came to, unless it was given up.
+    /// Returns the result of a search, or `Costly` if the budget ran out.
     pub(crate) fn checked(&self, found: Result<FoundText, Miss>) -> Result<FoundText, Miss> {
         if self.is_spent() { Err(Miss::Costly) } else { found }
     }
 }
 
-/// How many places of a text that is there too often are named.
+/// How many places of a too frequent text are named.
 const MAX_NAMED: usize = 10;
 
-/// The largest content in which another form is looked for only to say so.
+/// The largest content searched for another form only for a hint.
 const MAX_HINTED: usize = 64 << 20;
 
-/// How much may be compared in any content, and only to say that there is another form.
+/// The least budget of a search, and the budget of a search for a hint.
 const MIN_WORK: usize = 1 << 26;
 const MAX_HINT_WORK: usize = 1 << 24;
 
-/// A text to find and what replaces it.
+/// A text to find and its replacement.
 #[derive(Debug)]
 pub(crate) struct Needle<'a> {
     pub(crate) old: &'a str,
@@ -105,12 +102,12 @@ pub(crate) struct Needle<'a> {
     new_crlf: Cow<'a, str>,
 }
 
-/// One change of a content: these bytes become those.
+/// One change of a content: a byte range and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentChange<'a> {
-    /// The bytes of the old content that go.
+    /// The replaced bytes of the old content.
     pub range: Range<usize>,
-    /// What stands in their place.
+    /// The new bytes.
     pub new: Cow<'a, [u8]>,
 }
 
@@ -125,7 +122,7 @@ impl<'a> Needle<'a> {
         Self { old, new, loose, new_lf, new_crlf }
     }
 
-    /// Finds the text: once, or everywhere where `all` is asked for.
+    /// Finds the text: once, or everywhere with `all`.
     pub(crate) fn find(&self, text: &[u8], all: bool) -> Result<FoundText, Miss> {
         let finder = memmem::Finder::new(self.old);
         let exact = finder.find_iter(text).map(|at| at..at + self.old.len());
@@ -147,7 +144,7 @@ impl<'a> Needle<'a> {
         self.old.contains('\n') && (has_crlf(self.old.as_bytes()) || has_crlf(text))
     }
 
-    /// Returns what is worth saying where the text was not found as it is, but would be in another form.
+    /// Returns a hint where the text is not found as it is, but would be in another form.
     pub(crate) fn hint_loose(&self, text: &[u8]) -> Option<String> {
         if self.loose || MAX_HINTED < text.len() {
             return None;
@@ -213,7 +210,7 @@ impl<'a> Needle<'a> {
     }
 }
 
-/// Takes the only match, or all where that is asked for.
+/// Returns the only match, or all of them if requested.
 pub(crate) fn gather(
     stage: Stage,
     mut matches: impl Iterator<Item = Range<usize>>,
@@ -243,7 +240,6 @@ pub(crate) fn gather(
     }
 }
 
-/// One line of a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TextLine<'t> {
     pub(crate) start: usize,
@@ -251,8 +247,7 @@ pub(crate) struct TextLine<'t> {
     pub(crate) ending: Ending,
 }
 
-/// Returns the lines of a text; what follows its last line ending is a line too, also where it is
-/// empty.
+/// Returns the lines of a text; the rest after the last line ending is one too, even if empty.
 pub(crate) fn lines(text: &[u8]) -> Vec<TextLine<'_>> {
     let mut lines = Vec::new();
     let mut start = 0;
@@ -272,7 +267,7 @@ pub(crate) fn lines(text: &[u8]) -> Vec<TextLine<'_>> {
     lines
 }
 
-/// Returns what lines have in common that are the same but for how they end.
+/// Returns keys that are equal for lines that differ only in LF or CRLF.
 pub(crate) fn keys<'t>(lines: &[TextLine<'t>]) -> Vec<(&'t [u8], bool)> {
     lines.iter().map(|line| (line.text, line.ending == Ending::None)).collect()
 }
@@ -284,7 +279,6 @@ fn is_mixed(text: &[u8]) -> bool {
     endings.next().is_some_and(|first| endings.any(|other| other != first))
 }
 
-/// Returns the first line ending of a text.
 pub(crate) fn first_ending(text: &[u8]) -> Option<&'static [u8]> {
     let at = memchr::memchr(b'\n', text)?;
     let before = text.get(..at).unwrap_or_default();
@@ -305,10 +299,7 @@ pub(crate) fn extended<'t>(
     })
 }
 
-/// Returns the places of a text whose line endings may each be LF or CRLF.
-///
-/// The longest line of the text is searched for; around each place of it the other lines are
-/// compared.
+/// Returns matches in which each line ending may be LF or CRLF; finds them by the longest line.
 fn any_ending<'t>(
     text: &'t [u8],
     needle: &'t str,
@@ -355,8 +346,7 @@ fn any_ending<'t>(
     })
 }
 
-/// Returns a content with its changes as pieces, in order: slices of the old content and the new
-/// texts.
+/// Returns a changed content as pieces: slices of the old content and the new texts, in order.
 pub(crate) fn pieces<'a>(old: &'a [u8], changes: &'a [ContentChange<'_>]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::with_capacity(changes.len() * 2 + 1);
     let mut at = 0;

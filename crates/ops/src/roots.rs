@@ -1,15 +1,15 @@
-//! Roots: the directories that the call may touch.
+//! Roots: lists the directories that the call may touch.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use sinew_tool::{Context, Cost, Facts, Operation, Targets, ToolError};
 
-/// Tells the roots.
+/// Lists the roots.
 #[derive(Debug)]
 pub struct Roots;
 
-/// What Roots is asked: nothing.
+/// Arguments of Roots: none.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RootsArgs {}

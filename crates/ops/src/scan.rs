@@ -1,15 +1,14 @@
-//! Reading a file block by block.
+//! Reads a file block by block.
 //!
-//! A size is never believed: files of procfs say 0, others grow while they are read, and some never
-//! end. So a scan reads until the file ends, looks between blocks whether anybody still waits, and
-//! gives up after a bound that no honest file reaches.
+//! A scan never trusts the size: procfs files have 0, others grow meanwhile, and some never end. It reads
+//! to the end, checks for cancellation between blocks, and stops at a limit that no honest file reaches.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use sinew_tool::{ContentHash, Context, FileError, FileTarget, Kind, Opened, ToolError};
 
-/// No scan reads more than this.
+/// The most bytes that a scan reads.
 const MAX_BYTES: u64 = 64 << 30;
 
 /// One pass over an open file.
@@ -96,12 +95,11 @@ impl<'a> Scan<'a> {
         Ok(self.ended.then_some(self.buffer.as_slice()))
     }
 
-    /// Returns the block read last.
     pub(crate) fn last(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// Goes on reading at a place.
+    /// Continues reading at a place.
     pub(crate) fn seek(&mut self, to: u64) -> Result<(), ToolError> {
         let mut file = self.file;
         file.seek(SeekFrom::Start(to))
@@ -116,14 +114,12 @@ impl<'a> Scan<'a> {
         self.ended
     }
 
-    /// Returns the place behind the last block.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
 }
 
-/// Reads until the buffer is full or the file ends; returns how many bytes are there. A read that
-/// gives less than was asked for, and just what is `left` by the size of the file, reached its end.
+/// Fills the buffer up to the end of the file; returns the count. A short read of `left` bytes is the end.
 fn fill(mut file: &File, buffer: &mut [u8], left: u64) -> io::Result<usize> {
     let mut n = 0;
     while let Some(rest) = buffer.get_mut(n..).filter(|rest| !rest.is_empty()) {

@@ -1,8 +1,7 @@
-//! The output of a command as it would stand on a screen at the end.
+//! Renders the output of a command as a terminal shows it at the end.
 //!
-//! Escape sequences are left out, and of what one line showed one after the other, as progress bars
-//! do, the last is kept. Bytes that are no text become one replacement character each run. What is
-//! more than a reply has room for loses its middle, at the ends of lines where there are any.
+//! Escape sequences are removed, and an overwritten line, as of a progress bar, keeps its last state. A run
+//! of invalid UTF-8 becomes one replacement character. Output over the limit loses its middle, by lines.
 
 use std::borrow::Cow;
 
@@ -11,11 +10,9 @@ use sinew_tool::Output;
 /// An output as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShownOutput {
-    /// The text.
     pub(crate) text: String,
-    /// What was left out, in words.
+    /// A note about the omitted part.
     pub(crate) left_out: Option<String>,
-    /// Whether something was left out.
     pub(crate) is_cut: bool,
 }
 
@@ -104,7 +101,6 @@ fn end(text: &str, max_bytes: usize, max_lines: usize) -> &str {
     }
 }
 
-/// Returns bytes as text.
 fn lossy(bytes: &[u8]) -> String {
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(text) => text.to_owned(),
@@ -112,7 +108,7 @@ fn lossy(bytes: &[u8]) -> String {
     }
 }
 
-/// Returns bytes as the text that stands there at the end.
+/// Returns bytes as the final text on a screen.
 pub(crate) fn cleaned(bytes: &[u8]) -> String {
     let stripped = strip_ansi_escapes::strip(guarded(bytes));
     let text = GUARDED.iter().fold(lossy(&stripped), |text, (byte, stand_in)| {
@@ -133,7 +129,7 @@ pub(crate) fn cleaned(bytes: &[u8]) -> String {
     out
 }
 
-/// What stands for bytes that would go with the escape sequences.
+/// Stand-ins for bytes that would be removed with the escape sequences.
 const GUARDED: [(u8, &str); 2] = [(b'\r', "\u{f8fe}"), (b'\t', "\u{f8ff}")];
 
 fn guarded(bytes: &[u8]) -> Vec<u8> {

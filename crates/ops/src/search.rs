@@ -1,7 +1,7 @@
-//! Searching one open file: ripgrep's searcher, its settings, and what is kept of its matches.
+//! Searches one open file with ripgrep's searcher and keeps its matches.
 //!
-//! Files are read, never mapped: a mapped file that shrinks ends the process. The reader looks at
-//! the clock between blocks, so that one endless or huge file cannot hold a search.
+//! Files are read, not mapped: truncating a mapped file kills the process. The reader checks the clock
+//! between blocks, so that a huge or endless file cannot stall a search.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,15 +22,14 @@ const MAX_MULTILINE: u64 = 16 << 20;
 /// The longest line that is held.
 const MAX_LINE: usize = 64 << 20;
 
-/// Files of this size that are named themselves are read whole: a line of 50 MB would otherwise be
-/// copied each time the buffer grows.
+/// Files of this size named directly are read whole: a growing buffer would copy a 50 MB line repeatedly.
 const WHOLE: std::ops::RangeInclusive<u64> = 1 << 20..=(64 << 20) - 1;
 
 /// The most characters of a line that are shown, and how many of them before a match far in.
 const SHOWN_CHARS: usize = 500;
 const SHOWN_BEFORE: usize = 100;
 
-/// What is looked for in each file, and how much of it is kept.
+/// The search in each file, and its limits.
 #[derive(Debug, Clone)]
 pub(crate) struct SearchPlan {
     pub(crate) matcher: RegexMatcher,
@@ -43,14 +42,14 @@ pub(crate) struct SearchPlan {
     pub(crate) named: bool,
 }
 
-/// What one thread searches with.
+/// The searcher of one thread.
 pub(crate) struct Engine<'a> {
     plan: SearchPlan,
     searcher: Searcher,
     watch: &'a Watch<'a>,
 }
 
-/// What became of one file.
+/// The outcome of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Searched {
     /// It was searched.
@@ -105,7 +104,7 @@ impl<'a> Engine<'a> {
         let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
         match (&file).take(WHOLE.end() + 1).read_to_end(&mut content) {
             Ok(n) if n as u64 <= *WHOLE.end() => {}
-            // It grew meanwhile.
+            // The file grew meanwhile.
             Ok(_) => return Searched::TooLarge,
             Err(_) => return Searched::Unreadable,
         }
@@ -127,7 +126,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Returns what became of a file that was searched; `end` is why reading stopped early.
+/// Returns the outcome of a searched file; `end` is why reading stopped early.
 fn ended(matches: Matches, end: Option<Searched>, result: io::Result<()>) -> Searched {
     match (end, result) {
         (Some(end), _) => end,
@@ -166,7 +165,7 @@ impl Read for Paced<'_> {
     }
 }
 
-/// Keeps what the mode of a search asks for.
+/// Keeps the matches in the form of the output mode.
 struct Gather<'p> {
     plan: &'p SearchPlan,
     matches: Matches,
@@ -188,7 +187,7 @@ impl Gather<'_> {
         }
     }
 
-    /// Returns what is shown of a line: all, or a part around its first match.
+    /// Returns the shown text of a line: all, or a part around its first match.
     fn shown(&self, line: &[u8], kind: HitKind) -> (String, u64) {
         if line.len() <= SHOWN_CHARS {
             return (String::from_utf8_lossy(line).into_owned(), 0);

@@ -1,5 +1,4 @@
-//! The content of a file that is to be shown or changed: what its first bytes announce, and the
-//! whole of it.
+//! Reads the content of a file to show or change: its kind by the first bytes, and the whole of it.
 
 use std::io::Read;
 
@@ -16,18 +15,18 @@ pub(crate) const SNIFFED: usize = 8 * 1024;
 /// The byte order mark of UTF-8, which is hidden from models and kept in files.
 pub(crate) const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// What the first bytes of a file announce.
+/// The kind of content by the first bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContentKind {
     /// Text in UTF-8, or in an encoding that shares its ASCII.
     Text,
     /// Text in another encoding, by its byte order mark.
     Encoded(Encoding),
-    /// Something else.
+    /// Neither: binary content.
     Binary,
 }
 
-/// Looks at the first bytes of a file. Extensions say nothing.
+/// Detects the kind of content by the first bytes, not by the extension.
 pub(crate) fn sniff(head: &[u8]) -> ContentKind {
     if let Some(encoding) = Encoding::by_mark(head) {
         return ContentKind::Encoded(encoding);
@@ -41,7 +40,7 @@ pub(crate) fn sniff(head: &[u8]) -> ContentKind {
 /// The largest file that can be edited.
 const MAX_EDITED: u64 = 512 << 20;
 
-/// How much is read between two looks at whether anybody still waits.
+/// The bytes read between two checks for cancellation.
 const STEP: u64 = 8 << 20;
 
 /// A whole file as it was read for a change.
@@ -51,12 +50,12 @@ pub(crate) struct Loaded {
     form: TextForm,
 }
 
-/// A whole file, whatever it holds.
+/// A whole file of any content.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) meta: FileMeta,
     pub(crate) bytes: Vec<u8>,
-    /// BLAKE3 of the content, where it was worked out.
+    /// BLAKE3 of the content, where it was computed.
     pub(crate) hash: Option<ContentHash>,
 }
 
@@ -67,14 +66,14 @@ impl Whole {
     }
 }
 
-/// What the bytes of a file are.
+/// The text form of a file's bytes.
 #[derive(Debug)]
 pub(crate) enum TextForm {
-    /// UTF-8, but for single bytes perhaps: they are the text.
+    /// UTF-8, perhaps with stray invalid bytes: the bytes are the text.
     Plain,
     /// The text in another encoding.
     Encoded(Encoding, String),
-    /// Neither: their ASCII is text for certain, and nothing else.
+    /// Unknown encoding: only its ASCII is certainly text.
     Unknown,
 }
 
@@ -84,7 +83,6 @@ impl Loaded {
         self.form.text(&self.whole.bytes)
     }
 
-    /// Returns what the file must still be when it is changed.
     pub(crate) fn seen(&self) -> Seen<'_> {
         self.whole.seen()
     }
@@ -110,8 +108,7 @@ impl Loaded {
 }
 
 impl TextForm {
-    /// Finds out what the bytes of a file are that is to be changed. ContentKind that is not text is
-    /// refused. UTF-8 is looked through, and not copied.
+    /// Detects the text form of a file before a change; rejects binary content. UTF-8 is not copied.
     pub(crate) fn of(cx: &Context, target: &FileTarget, bytes: &[u8]) -> Result<Self, ToolError> {
         let refused = |why: String| ToolError::new(Kind::Binary, why);
         match sniff(bytes) {
@@ -157,9 +154,8 @@ impl TextForm {
         }
     }
 
-    /// Returns the new content where it must be encoded, and nothing where the pieces of the old text
-    /// and the changes are the content. What cannot be written is refused; `from` is where it comes
-    /// from.
+    /// Returns the new content where it must be encoded, or `None` where the changed pieces already are it.
+    /// Rejects characters that the encoding lacks; `from` names their source.
     pub(crate) fn encoded(
         &self,
         cx: &Context,
@@ -203,8 +199,7 @@ impl TextForm {
     }
 }
 
-/// Returns whether a change in an unknown encoding is of ASCII alone. What looks like ASCII after
-/// another byte may be the end of a character.
+/// Returns whether a change in an unknown encoding is ASCII; after a non-ASCII byte it may end a character.
 fn is_certain(base: &[u8], change: &ContentChange<'_>) -> bool {
     let before = change.range.start.checked_sub(1).and_then(|at| base.get(at));
     let old = base.get(change.range.clone()).unwrap_or_default();
@@ -213,8 +208,8 @@ fn is_certain(base: &[u8], change: &ContentChange<'_>) -> bool {
     !is_cut && old.is_ascii() && change.new.is_ascii()
 }
 
-/// Reads a whole file that is to be changed. ContentKind that is not text is refused, and so is content
-/// that the caller knows otherwise; single bytes that are not UTF-8 are not.
+/// Reads a whole text file for a change, even with stray invalid UTF-8. Rejects binary content, and content
+/// that the caller knows otherwise.
 pub(crate) fn load(
     cx: &Context,
     target: &FileTarget,
@@ -226,7 +221,7 @@ pub(crate) fn load(
     Ok(Loaded { whole, form })
 }
 
-/// Refuses what cannot be a SHA-256.
+/// Rejects an argument that is no SHA-256 in hex.
 pub(crate) fn check_digits(expected_sha256: Option<&str>) -> Result<(), ToolError> {
     let is_hash = |hex: &str| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
     match expected_sha256.filter(|hex| !is_hash(hex)) {
@@ -236,7 +231,7 @@ pub(crate) fn check_digits(expected_sha256: Option<&str>) -> Result<(), ToolErro
     }
 }
 
-/// Refuses a content that is not the expected one.
+/// Rejects a content that is not the expected one.
 pub(crate) fn check_sha256(
     cx: &Context,
     target: &FileTarget,
@@ -261,8 +256,7 @@ pub(crate) fn check_sha256(
     .hint("read it again, and make the change on what is there now"))
 }
 
-/// Reads a whole file that is to be changed, whatever it holds. What the caller knows otherwise is
-/// refused.
+/// Reads any whole file for a change; rejects content that the caller knows otherwise.
 pub(crate) fn whole_if_known(cx: &Context, target: &FileTarget) -> Result<Whole, ToolError> {
     let whole = whole(cx, target)?;
     let known = cx.world.knowledge.check(target.slot, &whole.meta.identity, &whole.bytes);
@@ -270,7 +264,6 @@ pub(crate) fn whole_if_known(cx: &Context, target: &FileTarget) -> Result<Whole,
     Ok(Whole { hash, ..whole })
 }
 
-/// Reads a whole file that is to be changed, whatever it holds.
 pub(crate) fn whole(cx: &Context, target: &FileTarget) -> Result<Whole, ToolError> {
     let opened = cx.world.files.open(target.slot).map_err(|error| cx.about(target, error))?;
     let size = opened.meta.size();
@@ -303,8 +296,7 @@ fn too_large(cx: &Context, target: &FileTarget, size: u64) -> ToolError {
     )
 }
 
-/// Returns what a file is that is meant to be looked at, not read: by its first bytes, whatever its
-/// name.
+/// Returns the words for a picture or a PDF by its first bytes, whatever its name.
 pub(crate) fn media(head: &[u8]) -> Option<&'static str> {
     let is_webp = head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP");
     Some(match head {

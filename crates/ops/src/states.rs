@@ -1,4 +1,4 @@
-//! What was and what is at a path, as people and models read it.
+//! Words for the old and the current state of a path.
 
 use sinew_tool::{RestoreAct, Was, line_name};
 
@@ -7,13 +7,13 @@ use crate::diff::{self, DiffLimits};
 /// The largest content that is compared line by line.
 pub(crate) const MAX_COMPARED: u64 = 1 << 20;
 
-/// One side of a comparison: what it is, and its content where that is small enough.
+/// One side of a comparison: its state, and its content where small enough.
 pub(crate) struct Side<'a> {
     pub(crate) was: &'a Was,
     pub(crate) content: Option<Vec<u8>>,
 }
 
-/// Returns in words what is at a path.
+/// Returns the state of a path in words.
 pub(crate) fn words(was: &Was) -> String {
     match was {
         Was::Absent => String::from("nothing"),
@@ -25,7 +25,7 @@ pub(crate) fn words(was: &Was) -> String {
     }
 }
 
-/// Returns in one word what a call did to a path.
+/// Returns one word for the change of a path by a call.
 pub(crate) fn deed(before: &Was, after: Option<&Was>) -> &'static str {
     match (before, after) {
         (Was::Absent, Some(Was::Absent)) => "unchanged",
@@ -35,7 +35,7 @@ pub(crate) fn deed(before: &Was, after: Option<&Was>) -> &'static str {
     }
 }
 
-/// Returns in one word what a step of a restore does.
+/// Returns one word for a step of a restore.
 pub(crate) fn act(act: RestoreAct, now: &Was) -> &'static str {
     match act {
         RestoreAct::Remove => "remove",

@@ -1,8 +1,7 @@
-//! Terminal: a program runs in a terminal of its own, is typed into, and its screen is read.
+//! Terminal: runs a program in a terminal of its own, types into it and reads its screen.
 //!
-//! For programs that talk to a person: the prompts of interpreters, editors, questions of installers. Beginning one
-//! is running a command and is judged as one; what is typed later goes to a program that was allowed, in
-//! the same sandbox. What a program asks for without showing it, as passwords are, is not typed.
+//! It serves interactive programs: interpreters, editors, installers. A start is judged as a command; later
+//! input goes to that allowed program in the same sandbox. No-echo input, as of passwords, is rejected.
 
 mod keys;
 
@@ -19,20 +18,20 @@ use sinew_tool::{
 use crate::bash::end;
 use crate::waits::{self, MAX_WAIT_MS, Until};
 
-/// How many lines and characters of a line a terminal has unless the call says so.
+/// The default size of a terminal.
 const DEFAULT_SIZE: Size = Size { rows: 24, cols: 80 };
-/// The most lines and characters of a line.
+/// The largest size: lines, and characters of a line.
 const MAX_SIZE: (i64, i64) = (100, 250);
-/// How long nothing may be written until a screen counts as finished, in milliseconds.
+/// The silence after which a screen counts as finished, in milliseconds.
 const IDLE_MS: u64 = 300;
-/// How long that is waited for, in milliseconds.
+/// The longest wait for that silence, in milliseconds.
 const IDLE_WAIT_MS: u64 = 10_000;
 
 /// Runs programs in terminals.
 #[derive(Debug)]
 pub struct Terminal;
 
-/// What Terminal is asked.
+/// Arguments of Terminal.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TerminalArgs {
@@ -42,10 +41,10 @@ pub struct TerminalArgs {
     /// Where it begins.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// The name of a terminal that there is.
+    /// The ID of a running terminal.
     #[serde(default)]
     pub id: Option<String>,
-    /// What is typed.
+    /// The text to type.
     #[serde(default)]
     pub text: Option<String>,
     /// The keys that are pressed after that, by name.
@@ -54,13 +53,13 @@ pub struct TerminalArgs {
     /// A regular expression: the wait ends when it matches something new.
     #[serde(default)]
     pub until: Option<String>,
-    /// The wait ends when nothing was written for so long.
+    /// The wait ends after this long without output, in milliseconds.
     #[serde(default)]
     pub idle_ms: Option<u64>,
     /// The longest wait.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
-    /// Whether only lines are shown that are not as they were at the last look.
+    /// Whether only lines changed since the last look are shown.
     #[serde(default)]
     pub changes: bool,
     /// The lines that the terminal has from now on.
@@ -72,12 +71,12 @@ pub struct TerminalArgs {
 }
 
 impl TerminalArgs {
-    /// Returns whether the call says what it waits for.
+    /// Returns whether the call names a wait.
     fn named_wait(&self) -> bool {
         self.until.is_some() || self.idle_ms.is_some() || self.timeout_ms.is_some()
     }
 
-    /// Returns what is waited for: what the call names, or that the screen is finished.
+    /// Returns the wait that the call names, or that for a finished screen.
     fn until(&self) -> Until<'_> {
         let (idle_ms, timeout_ms) = match self.named_wait() {
             true => (self.idle_ms, self.timeout_ms),
@@ -99,12 +98,12 @@ impl TerminalArgs {
     }
 }
 
-/// What Terminal found.
+/// Outcome of Terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalOut {
     /// The terminals of the session.
     List(Vec<Background>),
-    /// What stands on the screen of one.
+    /// The screen of one terminal.
     Screen(Box<Screen>),
 }
 

@@ -1,4 +1,4 @@
-//! Times of files as people and models read them.
+//! Formats file times for users and models.
 
 use jiff::Timestamp;
 use sinew_tool::Stamp;

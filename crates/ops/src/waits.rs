@@ -1,4 +1,4 @@
-//! What the tools for commands that go on have in common: waiting, and the words for what is known of one.
+//! Waits for background commands, and the texts about one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::screen;
 
 /// The longest wait, in milliseconds.
 pub(crate) const MAX_WAIT_MS: i64 = 600_000;
-/// How long a wait takes at most where only what ends it is given, in milliseconds.
+/// The longest wait where the call names only its event, in milliseconds.
 const DEFAULT_WAIT_MS: u64 = 30_000;
 
-/// What a call waits for.
+/// The wait that a call asks for.
 pub(crate) struct Until<'a> {
     pub(crate) until: Option<&'a str>,
     pub(crate) idle_ms: Option<u64>,
@@ -23,7 +23,7 @@ pub(crate) struct Until<'a> {
 }
 
 impl Until<'_> {
-    /// Returns the wait. Without a time it is none, unless something is named that ends it.
+    /// Returns the wait; without a timeout or an event it is zero.
     pub(crate) fn wait(&self, cx: &Context) -> Result<Wait, ToolError> {
         let ends = self.until.is_some() || self.idle_ms.is_some();
         let at_most = self.timeout_ms.unwrap_or(if ends { DEFAULT_WAIT_MS } else { 0 });
@@ -35,7 +35,7 @@ impl Until<'_> {
         })
     }
 
-    /// Returns what is to be said of a wait that ended without what was waited for.
+    /// Returns a note on a wait that ended without its event.
     pub(crate) fn words(&self, waited: Waited) -> Option<String> {
         let asked = self.idle_ms.is_some() || self.timeout_ms.is_some();
         match (self.until, waited) {
@@ -81,12 +81,11 @@ fn matcher(cx: &Context, argument: &str, pattern: &str) -> Result<Matcher, ToolE
     }))
 }
 
-/// Returns a wait for the end of a command, or so long.
 pub(crate) fn for_its_end(at_most: Duration, cancel: &Cancel) -> Wait {
     Wait { until: None, idle: None, at_most, cancel: cancel.clone() }
 }
 
-/// Returns a line about a command that goes on.
+/// Returns the line of a background command.
 pub(crate) fn line(one: &Background) -> String {
     format!("{}: {}: {}", one.id, one.state(), one.short_command())
 }

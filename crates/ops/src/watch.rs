@@ -1,12 +1,11 @@
-//! When a search stops: its own limit of time, the caller's, or the caller's word. It is also where
-//! a search says how far it is.
+//! Stops a search at its own time limit, the caller's, or on cancellation, and reports its progress.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sinew_tool::{Context, Kind, ToolError};
 
-/// How many looks go by between two looks at the clock.
+/// The number of calls between two reads of the clock.
 const EVERY: u32 = 64;
 
 /// The limits of one search, shared by its threads.
@@ -18,7 +17,7 @@ pub(crate) struct Watch<'a> {
     n_bytes: AtomicU64,
 }
 
-/// How many bytes are read between two words about it.
+/// The bytes read between two progress reports.
 const STEP: u64 = 1 << 20;
 
 impl<'a> Watch<'a> {
@@ -46,7 +45,7 @@ impl<'a> Watch<'a> {
         late
     }
 
-    /// Returns the same for frequent questions; `count` is the asker's own.
+    /// Returns the same for frequent calls; `count` is the caller's own.
     pub(crate) fn over_sometimes(&self, count: &mut u32) -> bool {
         *count = count.wrapping_add(1);
         if *count % EVERY != 1 {
@@ -60,7 +59,7 @@ impl<'a> Watch<'a> {
         self.over()
     }
 
-    /// Takes note of bytes that were read: a large file is searched long after its entry was seen.
+    /// Counts bytes read: a large file is searched long after its entry was seen.
     pub(crate) fn read(&self, n: usize) {
         let n = n as u64;
         let before = self.n_bytes.fetch_add(n, Ordering::Relaxed);
@@ -69,7 +68,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Says how far the search is. The number counts both kinds of work, so that it only grows.
+    /// Reports progress, as one number for both kinds of work so that it only grows.
     fn tell(&self) {
         let every = u64::from(EVERY);
         let entries = self.n_seen.load(Ordering::Relaxed).saturating_sub(every);
@@ -83,12 +82,11 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns whether the time ran out.
     pub(crate) fn out_of_time(&self) -> bool {
         self.out_of_time.load(Ordering::Relaxed)
     }
 
-    /// Fails when the caller took the call back: then nobody wants a part of the answer.
+    /// Fails when the call was cancelled: a partial answer is not needed then.
     pub(crate) fn not_cancelled(&self) -> Result<(), ToolError> {
         match self.cx.cancel.is_cancelled() {
             true => Err(ToolError::new(Kind::Cancelled, "the call was cancelled")),
@@ -123,7 +121,7 @@ mod tests {
             *told.lock().expect("unpoisoned"),
             ["64 entries looked at", "128 entries looked at", "192 entries looked at"]
         );
-        // It fell silent while the files were read that the walk had found.
+        // Regression: no progress was reported while found files were read.
         told.lock().expect("unpoisoned").clear();
         for _ in 0..40 {
             watch.read(64 * 1024);

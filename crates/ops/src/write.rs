@@ -1,8 +1,7 @@
-//! Write: a file gets a new content.
+//! Write: replaces the content of a file.
 //!
-//! The replacement is atomic: whoever reads the file sees the old content or the new one. What the
-//! content was before matters where the caller knows another one, says which it must be, or leaves
-//! some of it out; then the change is bound to the content that was looked at.
+//! The replacement is atomic: a reader sees the old content or the new one. The old content matters where
+//! the caller knows another one, states its hash, or omits some of it; the change is then bound to it.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -29,7 +28,7 @@ const SMALL: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Write;
 
-/// What Write is asked.
+/// Arguments of Write.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteArgs {
@@ -43,12 +42,12 @@ pub struct WriteArgs {
     /// The SHA-256 that the whole file must have, in hex.
     #[serde(default)]
     pub expected_sha256: Option<String>,
-    /// Whether the target of a symbolic link is changed; else a link is refused.
+    /// Whether the target of a symbolic link is changed; else a link is rejected.
     #[serde(default)]
     pub follow_links: bool,
 }
 
-/// What Write did.
+/// Outcome of Write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteOut {
     /// The real path.
@@ -118,7 +117,7 @@ impl Operation for Write {
             Err(_) => return Preview::Nothing,
         };
         let limits = edit::question_limits(cx);
-        // All of what is to be there is shown; of what goes, where it cannot be read as lines, the size.
+        // All new content is shown, and the size of old content that cannot be shown as lines.
         let gone = match old.len() as u64 {
             n_bytes if MAX_COMPARED < n_bytes => {
                 Some(format!("[more than {MAX_COMPARED} bytes go]\n"))
@@ -151,8 +150,7 @@ impl Operation for Write {
     }
 }
 
-/// Returns the old content where it decides whether the file may be written, and refuses where it may
-/// not. A large file that the caller knows is left to the change itself.
+/// Returns the old content where the write depends on it, or rejects; the change itself checks a large one.
 fn old(args: &WriteArgs, cx: &Context, target: &FileTarget) -> Result<Option<Whole>, ToolError> {
     let leaves_out = omission::find(&args.path, &args.content).next().is_some();
     let expected = args.expected_sha256.as_deref();
@@ -165,7 +163,7 @@ fn old(args: &WriteArgs, cx: &Context, target: &FileTarget) -> Result<Option<Who
         return Ok(None);
     }
     let old = match source::whole_if_known(cx, target) {
-        // Whatever was there is gone, and nothing is lost.
+        // The old file is gone, so nothing is lost.
         Err(error) if error.kind == Kind::FileNotFound && expected.is_none() => {
             omission::check("content", &args.path, &args.content, "")?;
             return Ok(None);
@@ -201,8 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// A few bytes in the place of many were written on the thread that reads calls, and the many
-    /// were read there.
+    /// Regression: a few bytes in place of many ran on the thread that reads calls, which then read the many.
     #[test]
     fn what_is_replaced_counts_as_what_is_written() {
         let world = MemoryWorld::new();
@@ -224,7 +221,7 @@ mod tests {
         }
     }
 
-    /// A name with a line feed had made a second line of the reply.
+    /// Regression: a name with a line feed made a second line of the reply.
     #[test]
     fn a_reply_has_one_line_whatever_the_name() {
         let world = MemoryWorld::new();
@@ -239,7 +236,7 @@ mod tests {
         }
     }
 
-    /// It was said of a new directory that there was no such file.
+    /// Regression: a new directory was reported as a missing file.
     #[test]
     fn a_path_that_ends_in_a_slash_is_no_file() {
         let world = MemoryWorld::new();

@@ -1,4 +1,4 @@
-//! Who answers when a rule asks.
+//! The approval mode: how the runtime answers calls that a rule asks about.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,19 +8,18 @@ use sinew_tool::Approver;
 use crate::grants::GrantStore;
 
 sinew_tool::word_enum! {
-    /// What happens with a call that a rule wants asked about.
+    /// The answer mode for calls that a rule asks about.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Approvals {
-        /// Ask where somebody can answer; else run what only changes files that a checkpoint keeps, and
-        /// deny the rest at once.
+        /// Asks if an approver exists; otherwise runs changes that a checkpoint covers and denies the rest.
         Auto = "auto",
-        /// Ask where somebody can answer; else deny at once.
+        /// Asks if an approver exists; otherwise denies.
         Ask = "ask",
         /// The client's own confirmation counts as the answer.
         TrustClient = "trust-client",
-        /// Everything that asks runs: for machines that may be lost.
+        /// Allows every such call: for disposable machines.
         Allow = "allow",
-        /// Everything that asks is denied.
+        /// Denies every such call.
         Deny = "deny",
     }
 }
@@ -28,13 +27,13 @@ sinew_tool::word_enum! {
 /// How the runtime asks.
 #[derive(Clone)]
 pub struct Asking {
-    /// What happens with calls that ask.
+    /// The answer mode.
     pub approvals: Approvals,
-    /// Who is asked, all at once; the first answer counts.
+    /// The approvers, asked all at once; the first answer counts.
     pub approvers: Vec<Arc<dyn Approver>>,
-    /// Who keeps what is granted for ever; without it nothing is.
+    /// Stores `forever` grants; without it none is stored.
     pub grant_store: Option<Arc<dyn GrantStore>>,
-    /// How long an answer may take; waiting is not execution time.
+    /// The time limit of an answer, which does not count as execution time.
     pub timeout: Duration,
 }
 

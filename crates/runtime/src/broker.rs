@@ -1,10 +1,9 @@
-//! Who answers questions, and what one answer settles.
+//! Sends approval questions to approvers and settles them.
 //!
-//! A question is put to every approver of its session at once. The first answer counts; the others are taken
-//! back, and what they answer then counts for nothing. A question that is equal to one that waits is not put a
-//! second time: it gets the same answer. An answer that covers more than its call settles everything else of
-//! the session that waits and is covered too. Nothing here outlives the process: what waits when it ends was
-//! never answered.
+//! - All approvers of a session get a question at once; the first answer counts, the rest are dropped.
+//! - An equal pending question is not asked again; it gets the same answer.
+//! - An answer with a wider scope settles all pending questions of the session that it covers.
+//! - Pending questions end unanswered with the process.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -17,39 +16,35 @@ use sinew_tool::sync::{lock, read, write};
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 use tokio::sync::watch;
 
-/// The most sessions whose questions are counted.
+/// The most sessions with a question counter.
 const MAX_SESSIONS: usize = 10_000;
 
-/// What tells a question from every other that is not equal to it.
+/// Identifies equal questions.
 pub(crate) type Digest = [u8; 32];
 
-/// An answer, and who gave it.
+/// An answer and the approver that gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) answer: Answer,
-    /// The approver; nobody where none answered.
+    /// The approver; `None` if none answered.
     pub(crate) by: Option<&'static str>,
 }
 
-/// What a question is about.
+/// The key data of a question.
 pub(crate) struct About<'a> {
-    /// What makes questions equal.
     pub(crate) digest: Digest,
-    /// The session of the call.
     pub(crate) session: &'a str,
-    /// The call.
     pub(crate) call_id: &'a str,
-    /// How long an answer may take.
     pub(crate) timeout: Duration,
 }
 
-/// Puts questions to whoever can answer.
+/// Sends questions to approvers.
 pub(crate) struct Broker {
     approvers: RwLock<Vec<(u64, Arc<dyn Approver>)>>,
     waiting: Mutex<HashMap<Digest, watch::Receiver<Option<Settled>>>>,
     n_asked: Mutex<HashMap<String, u64>>,
     next: AtomicU64,
-    /// Seen by everything that waits when an answer may settle more than its own question.
+    /// Wakes pending questions when a grant may cover them.
     granted: watch::Sender<u64>,
 }
 
@@ -65,40 +60,39 @@ impl Broker {
         }
     }
 
-    /// Adds an approver; returns what takes it away again.
+    /// Adds an approver; returns its id for [`Broker::remove`].
     pub(crate) fn add(&self, approver: Arc<dyn Approver>) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         write(&self.approvers).push((id, approver));
         id
     }
 
-    /// Takes an approver away. What it is asked goes on until it says that it is gone.
+    /// Removes an approver. Its open questions continue until it answers `Gone`.
     pub(crate) fn remove(&self, id: u64) {
         let mut approvers = write(&self.approvers);
         approvers.retain(|(other, _)| *other != id);
     }
 
-    /// Returns whoever can answer questions about a call of a session.
+    /// Returns the approvers of a call.
     pub(crate) fn approvers(&self, session: &str, call_id: &str) -> Vec<Arc<dyn Approver>> {
         let approvers = read(&self.approvers);
         let serving = approvers.iter().filter(|(_, approver)| approver.serves(session, call_id));
         serving.map(|(_, approver)| Arc::clone(approver)).collect()
     }
 
-    /// Returns the names of all approvers.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         let approvers = read(&self.approvers);
         approvers.iter().map(|(_, approver)| approver.name()).collect()
     }
 
-    /// Tells everything that waits that more is granted than was.
+    /// Wakes pending questions after a new grant.
     pub(crate) fn tell_granted(&self) {
         self.granted.send_modify(|n| *n += 1);
     }
 
-    /// Settles a question: by an equal one that waits, by whoever answers first, by what is granted meanwhile,
-    /// or by time, which begins anew where the question is put. `question` makes it then; `covered` says whether
-    /// what is granted covers it.
+    /// Settles a question by an equal pending one, the first answer, a new grant or the timeout.
+    ///
+    /// The timeout starts when `question` is sent; `covered` says whether grants cover the call.
     pub(crate) async fn settle(
         &self,
         about: &About<'_>,
@@ -109,7 +103,7 @@ impl Broker {
         loop {
             let wait = async {
                 match self.place(about.digest) {
-                    // Its own time is over before this one's, unless it is taken back.
+                    // The question ahead times out first, unless its call is cancelled.
                     QuestionPlace::Behind(mut ahead) => match ahead.wait_for(Option::is_some).await
                     {
                         Ok(settled) => settled.clone(),
@@ -123,7 +117,7 @@ impl Broker {
                 settled = wait => if let Some(settled) = settled {
                     return settled;
                 },
-                // Whatever waits is put again where it is not covered: its place is kept by its digest.
+                // A pending equal question is sent again if the grant does not cover it.
                 () = until_covered(&mut granted, &covered) => {
                     return Settled { answer: Answer::Yes(Scope::Call), by: Some("grant") };
                 }
@@ -131,7 +125,6 @@ impl Broker {
         }
     }
 
-    /// Returns the place of a question among equal ones.
     fn place(&self, digest: Digest) -> QuestionPlace<'_> {
         let mut waiting = lock(&self.waiting);
         if let Some(ahead) = waiting.get(&digest) {
@@ -142,7 +135,7 @@ impl Broker {
         QuestionPlace::First(First { broker: self, digest, tell })
     }
 
-    /// Puts a question and waits for the first answer, as long as it may take.
+    /// Sends a question and waits for the first answer or the timeout.
     async fn put(
         &self,
         first: First<'_>,
@@ -177,7 +170,7 @@ impl Broker {
     }
 }
 
-/// Waits until more is granted and covers what waits.
+/// Waits for a grant that covers the call.
 async fn until_covered(granted: &mut watch::Receiver<u64>, covered: &impl Fn() -> bool) {
     loop {
         if covered() {
@@ -189,15 +182,13 @@ async fn until_covered(granted: &mut watch::Receiver<u64>, covered: &impl Fn() -
     }
 }
 
-/// Where a question stands.
+/// The place of a question among equal ones.
 enum QuestionPlace<'b> {
-    /// It is the first of its kind.
     First(First<'b>),
-    /// An equal one waits already.
     Behind(watch::Receiver<Option<Settled>>),
 }
 
-/// The first of equal questions. Others may be put once it is dropped.
+/// The first of equal questions; dropping it lets the next one be sent.
 struct First<'b> {
     broker: &'b Broker,
     digest: Digest,
@@ -210,7 +201,7 @@ impl Drop for First<'_> {
     }
 }
 
-/// Asks every approver at once and returns the first answer; [`Answer::Gone`] where nobody is left.
+/// Asks all approvers at once and returns the first answer, [`Answer::Gone`] if no approver is left.
 async fn first_answer(approvers: &[Arc<dyn Approver>], question: &Question) -> Settled {
     let mut asked: Vec<(&'static str, bool, BoxFuture<'_, Answer>)> = approvers
         .iter()

@@ -1,8 +1,7 @@
 //! The pipeline of one call: its stages in order, each in a file of its name.
 //!
-//! `open → find → before → decode → contain → judge → clear → keep → run → shape → hint → tell → after → bound →
-//! answer`. A stage takes what the stage before returned; a refusal ends the pipeline, and the refusal
-//! is shaped, passed to the hooks, bounded and recorded like any reply.
+//! `open → find → before → decode → contain → judge → clear → keep → run → shape → hint → tell → after →
+//! bound → answer`. A refusal is shaped at once, then passed to hooks, bounded and recorded like any reply.
 
 mod after;
 mod answer;
@@ -36,21 +35,21 @@ use after::Seen;
 use open::Open;
 
 impl Runtime {
-    /// Executes one call. The future owns what it needs: it can be polled once where the call was
-    /// read, and moved to another thread when it is not ready. It must be polled inside the context
-    /// of a tokio runtime.
+    /// Executes one call; the future owns its data and can move between threads.
+    ///
+    /// Poll it inside a tokio runtime. A first poll in place completes cheap calls.
     pub fn call(
         self: &Arc<Self>,
         request: Request,
         options: CallOptions,
     ) -> impl Future<Output = Reply> + Send + use<> {
-        // A client that calls again has the answer to the last call.
+        // The client has the previous reply, so deferred work may run.
         self.rest();
         call(Arc::clone(self), request, options)
     }
 
-    /// Returns what a call names and what the rules of its dialect say of it, once they are changed.
-    /// Nothing runs and nothing is recorded; hooks are not asked, and what answers grant is left out.
+    /// Returns the targets of a call and its ruling by the changed rules of its dialect.
+    /// Nothing runs or is recorded; hooks and grants are left out.
     pub fn judge_call(
         &self,
         request: Request,
@@ -64,7 +63,6 @@ impl Runtime {
     }
 }
 
-/// Executes one call.
 async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> Reply {
     let raised = RaisedOnDrop(options.cancel.clone());
     let open = open::open(&runtime, request);
@@ -74,7 +72,7 @@ async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> 
     reply
 }
 
-/// Goes the way of a call and answers it, wherever the way ends.
+/// Runs the stages and builds the reply, wherever they end.
 async fn stages(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -> Reply {
     let mut told = RefusalShape::default();
     let went = caught(way(runtime, &mut open, &mut told, options)).await;
@@ -88,10 +86,10 @@ async fn stages(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -
             }
         }
     };
-    // What failed may have changed something first.
+    // A failed call may have changed files before its error.
     reply.meta.checkpoint_id = open.checkpoint.take();
     let mut reply = reply;
-    // A reply to a call that was taken back reaches nobody.
+    // The reply to a cancelled call reaches no client.
     if !options.cancel.is_cancelled() {
         tell::endings(runtime, &open.request, &mut reply);
         tell::news(runtime, &mut reply);
@@ -103,7 +101,7 @@ async fn stages(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -
     answer::answer(open, reply, error)
 }
 
-/// Judges a call by changed rules, as the stages would do it, and ends there.
+/// Judges a call by changed rules and stops there.
 fn judged(
     runtime: &Runtime,
     mut request: Request,
@@ -121,14 +119,14 @@ fn judged(
     Ok((Arc::clone(judged.contained().targets()), judged.ruling().clone()))
 }
 
-/// What a refusal is shaped with: known as soon as the stages find it out.
+/// The data that shapes a refusal; stages fill it in.
 #[derive(Default)]
 struct RefusalShape {
     tool: Option<Arc<dyn Tool>>,
     path: Option<String>,
-    /// What hooks did so far.
+    /// The effects of hooks so far.
     notes: Notes,
-    /// What hooks are told once there is a reply.
+    /// The data for hooks that process the reply.
     seen: Seen,
 }
 
@@ -139,7 +137,7 @@ async fn way(
     options: &CallOptions,
 ) -> Result<Reply, ToolError> {
     let found = find::find(&runtime.catalogs(), &open.request);
-    // A call that is not admitted is one of its tool all the same.
+    // Metrics count a call that is not admitted for its tool too.
     if found.is_ok() {
         open.entry.found();
     }
@@ -175,7 +173,7 @@ async fn way(
     Ok(reply)
 }
 
-/// Raises the cancel flag of a call whose future is dropped, so that work on other threads ends.
+/// Cancels a call whose future is dropped, so that work on other threads ends.
 struct RaisedOnDrop(sinew_tool::Cancel);
 
 impl RaisedOnDrop {

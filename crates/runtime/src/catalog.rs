@@ -1,4 +1,4 @@
-//! The tools of one dialect, as they are served.
+//! The tool catalog of one dialect.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use sinew_tool::{Arguments, Dialect, Facts, FileSettings, Targets, Tool, ToolErr
 
 use crate::schema_check::SchemaCheck;
 
-/// A tool, as a catalog shows it.
+/// A tool as a catalog lists it.
 #[derive(Debug, Clone)]
 pub struct ToolInfo {
     /// The name on the wire.
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
-    /// What the model is told.
+    /// The description for the model.
     pub description: String,
     /// The JSON schema of the arguments.
     pub parameters: Value,
@@ -28,10 +28,10 @@ pub struct ToolInfo {
     pub core: bool,
 }
 
-/// One tool of a catalog, with what is worked out once.
+/// One tool of a catalog with values computed once.
 pub(crate) struct Listed {
     pub(crate) tool: Arc<dyn Tool>,
-    /// The rules that can mean a call of it.
+    /// The rules that can match a call of it.
     pub(crate) rules: Arc<Rules>,
     /// Whether they deny every call of it.
     pub(crate) is_denied: bool,
@@ -45,7 +45,7 @@ impl Listed {
         Self { tool, rules, is_denied, schema: SchemaCheck::default() }
     }
 
-    /// Checks arguments of a tool that does not decode them itself, and hands them back.
+    /// Checks arguments of a tool that does not decode them itself, and returns them.
     pub(crate) fn check(&self, args: Arguments) -> Result<Arguments, ToolError> {
         if !self.tool.checked_by_schema() {
             return Ok(args);
@@ -54,7 +54,7 @@ impl Listed {
     }
 }
 
-/// Returns whether rules deny every call of a tool, whatever its arguments are.
+/// Returns whether rules deny every call of a tool, whatever its arguments.
 pub(crate) fn denies(rules: &Rules, tool: &dyn Tool) -> bool {
     let facts = tool.facts();
     let case = Case {
@@ -67,7 +67,7 @@ pub(crate) fn denies(rules: &Rules, tool: &dyn Tool) -> bool {
     sinew_guard::judge(&case, &Targets::default(), rules).verdict == Verdict::Deny
 }
 
-/// A tool that only looks, served or not: what rules keep from it, plain commands do not read either.
+/// A read-only tool, served or not: plain commands must not read what rules deny to it.
 pub(crate) struct Looker {
     name: String,
     operation: String,
@@ -75,7 +75,6 @@ pub(crate) struct Looker {
 }
 
 impl Looker {
-    /// Returns a call of the tool, as far as rules look at it.
     pub(crate) fn case<'a>(&'a self, agent: Option<&'a str>) -> Case<'a> {
         let Self { name, operation, facts } = self;
         Case { tool: name, operation, facts, effects: facts.effects, agent }
@@ -129,7 +128,7 @@ impl Catalog {
         catalog
     }
 
-    /// Adds a tool; one with a name that is already there takes its place.
+    /// Adds a tool and replaces one of the same name.
     pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) {
         let name = tool.name().to_owned();
         let listed = Arc::new(Listed::new(tool, &self.rules));
@@ -142,7 +141,7 @@ impl Catalog {
         }
     }
 
-    /// Takes a tool away; returns whether it was there.
+    /// Removes a tool; returns whether it was there.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let before = self.tools.len();
         self.tools.retain(|listed| listed.tool.name() != name);
@@ -156,8 +155,7 @@ impl Catalog {
         self.name
     }
 
-    /// Returns the tools that may be used, in the order of the catalog. A tool that the rules deny
-    /// whatever its arguments are is not shown; calling it anyway is denied.
+    /// Returns the usable tools in catalog order, without those whose every call the rules deny.
     pub fn tools(&self) -> Vec<ToolInfo> {
         self.tools
             .iter()
@@ -177,8 +175,7 @@ impl Catalog {
             .collect()
     }
 
-    /// Finds a tool by its wire name; `::` and `__` are the same, because some protocols carry only
-    /// one of them.
+    /// Finds a tool by its wire name. `::` equals `__`: some protocols carry only one of them.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Listed>> {
         let at = self
             .by_name
@@ -187,19 +184,18 @@ impl Catalog {
         self.tools.get(*at)
     }
 
-    /// Returns the name of the tool that does an operation, where one may be used.
+    /// Returns the usable tool of an operation.
     pub(crate) fn does(&self, operation: &str) -> Option<&str> {
         let does =
             |listed: &&Arc<Listed>| listed.tool.operation() == operation && !listed.is_denied;
         self.tools.iter().find(does).map(|listed| listed.tool.name())
     }
 
-    /// Returns the names that are nearest to one that is not there, best first.
+    /// Returns the names nearest to an unknown one, best first.
     pub(crate) fn nearest(&self, name: &str) -> Vec<&str> {
         crate::nearest(name, self.names())
     }
 
-    /// Returns the names of the tools that may be used.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let shown = self.tools.iter().filter(|listed| !listed.is_denied);
         shown.map(|listed| listed.tool.name())

@@ -1,4 +1,4 @@
-//! Panics of tools and hooks as errors of one call.
+//! Turns panics of tools and hooks into errors of one call.
 
 use std::any::Any;
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use sinew_tool::{Kind, ToolError};
 
-/// Runs a future and turns a panic at any poll into an error.
+/// Runs a future; a panic in any poll becomes an error.
 pub(crate) async fn caught<T>(
     future: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolError> {
@@ -17,7 +17,7 @@ pub(crate) async fn caught<T>(
     }
 }
 
-/// The error of work that panicked. The panic's own words go to the log alone.
+/// The error of a panic; only the log gets the panic message.
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> ToolError {
     let words = panic
         .downcast_ref::<&str>()

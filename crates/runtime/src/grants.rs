@@ -1,4 +1,4 @@
-//! What was answered for more than one call.
+//! Session grants: approval answers that cover more than one call.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
@@ -9,18 +9,18 @@ use sinew_tool::sync::lock;
 
 use crate::broker::Digest;
 
-/// The most rules, and the most calls, that one session keeps.
+/// The most rules, and the most calls, per session.
 const MAX_KEPT: usize = 1_000;
-/// The most sessions that have any.
+/// The most sessions with grants.
 const MAX_SESSIONS: usize = 10_000;
 
-/// Keeps what somebody granted for ever.
+/// Stores `forever` grants.
 pub trait GrantStore: Send + Sync {
-    /// Keeps rules that allow, for these roots and every session after this one.
+    /// Stores allow rules for these roots and all later sessions.
     fn keep(&self, rules: &[Rule]) -> Result<(), ToolError>;
 }
 
-/// What somebody granted, by session. It ends with the process.
+/// Grants by session, in memory only.
 #[derive(Debug, Default)]
 pub(crate) struct Grants(Mutex<HashMap<String, OfSession>>);
 
@@ -31,7 +31,7 @@ struct OfSession {
 }
 
 impl Grants {
-    /// Keeps rules for a session. Where there are too many, the next call asks again.
+    /// Stores rules for a session; above the limit the next call asks again.
     pub(crate) fn keep(&self, session: &str, rules: Vec<Rule>) {
         self.with(session, |kept| {
             for rule in rules {
@@ -42,7 +42,7 @@ impl Grants {
         });
     }
 
-    /// Keeps one call for a session, with the arguments that it has.
+    /// Stores one call with its exact arguments for a session.
     pub(crate) fn keep_call(&self, session: &str, digest: Digest) {
         self.with(session, |kept| {
             if kept.calls.len() < MAX_KEPT {
@@ -58,7 +58,7 @@ impl Grants {
         }
     }
 
-    /// Returns whether what its session was granted covers a call that asks.
+    /// Returns whether the grants of its session cover an asking call.
     pub(crate) fn cover(&self, session: &str, call: &Judged, digest: &Digest) -> bool {
         let all = self.locked();
         all.get(session).is_some_and(|kept| {
@@ -67,7 +67,7 @@ impl Grants {
         })
     }
 
-    /// Returns a call with the ruling that it has once what its session was granted counts.
+    /// Returns a call with its ruling after the session's grants.
     pub(crate) fn applied(&self, session: &str, call: Judged, digest: &Digest) -> Judged {
         let all = self.locked();
         match all.get(session) {

@@ -1,6 +1,6 @@
-//! The hooks of a runtime, and what their decisions come to.
+//! The hooks of a runtime by event, and how their decisions combine.
 //!
-//! Each event has its own list, made once, so that an event nobody waits for costs nothing.
+//! Each event has its own list, built once, so that events without hooks cost nothing.
 
 mod breaker;
 mod command;
@@ -21,7 +21,7 @@ use crate::runtime::Runtime;
 
 pub use command::{CommandHook, CommandHookSettings, HookCommand, HookTrial};
 
-/// Hooks by event, in the order in which they run.
+/// Hooks by event, in running order.
 #[derive(Default)]
 pub(crate) struct Hooks(Vec<Vec<Arc<dyn Hook>>>);
 
@@ -35,19 +35,18 @@ impl Hooks {
         Self(HookEvent::ALL.into_iter().map(at).collect())
     }
 
-    /// Returns the hooks of an event.
     pub(crate) fn at(&self, event: HookEvent) -> &[Arc<dyn Hook>] {
         self.0.get(event as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether a hook looks at replies.
+    /// Returns whether a hook processes replies.
     pub(crate) fn see_replies(&self) -> bool {
         let of = |event| !self.at(event).is_empty();
         of(HookEvent::AfterToolExecute) || of(HookEvent::Persist)
     }
 }
 
-/// What hooks did to a call.
+/// The effects of hooks on a call.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Vec<(String, HookEvent, String)>);
 
@@ -56,7 +55,7 @@ impl Notes {
         self.0.push((hook.to_owned(), event, did.into()));
     }
 
-    /// Writes them beside a reply.
+    /// Adds the notes to the metadata of a reply.
     pub(crate) fn tell(self, meta: &mut sinew_tool::Meta) {
         for (hook, event, did) in self.0 {
             meta.hook_did(&hook, event, &did);
@@ -64,7 +63,7 @@ impl Notes {
     }
 }
 
-/// What hooks are told of a call.
+/// Builds the hook payload of a call.
 pub(crate) fn call_of<'a>(
     runtime: &'a Runtime,
     request: &'a Request,
@@ -74,7 +73,7 @@ pub(crate) fn call_of<'a>(
 ) -> ToolCall<'a> {
     let root = || runtime.guard.roots().next().map(std::path::Path::to_string_lossy);
     let cwd = match &request.cwd {
-        // A relative one starts at the first root, as paths do.
+        // A relative directory starts at the first root, as paths do.
         Some(cwd) if cwd.is_absolute() => cwd.to_string_lossy(),
         Some(cwd) => {
             let root = runtime.guard.roots().next().unwrap_or(std::path::Path::new("/"));
@@ -96,8 +95,8 @@ pub(crate) fn call_of<'a>(
     }
 }
 
-/// Returns the real paths that a call would name with the arguments that it has now, or nothing where
-/// that cannot be told: they do not fit the tool, a path is refused, or the tool finds out by itself.
+/// Returns the real paths in the current arguments of a call. `None` means unknown: invalid arguments, a
+/// rejected path, or a tool that finds paths itself.
 pub(crate) fn named_paths(
     listed: &Listed,
     settings: &Arc<FileSettings>,
@@ -116,8 +115,7 @@ pub(crate) fn named_paths(
     paths_of(contained.targets())
 }
 
-/// Returns the real paths of a call, or nothing where it finds paths by itself: it searches what is not
-/// one file, runs a command, or names no path at all.
+/// Returns the real paths of a call; `None` where it searches, runs a command or names no path.
 pub(crate) fn paths_of(targets: &Targets) -> Option<Vec<String>> {
     let searches = |target: &FileTarget| {
         target.claim.access == Access::Search && target.state.kind() != Some(FileKind::File)
@@ -129,7 +127,6 @@ pub(crate) fn paths_of(targets: &Targets) -> Option<Vec<String>> {
     Some(files.iter().map(|target| target.path.to_string_lossy().into_owned()).collect())
 }
 
-/// Returns the error of a hook that failed.
 pub(crate) fn failed(hook: &dyn Hook, so: &str, error: ToolError) -> ToolError {
     let message = format!("the hook `{}` failed{so}: {}", hook.name(), error.message);
     let mut failed = ToolError::new(Kind::BlockedByHook, message);
@@ -137,14 +134,13 @@ pub(crate) fn failed(hook: &dyn Hook, so: &str, error: ToolError) -> ToolError {
     failed.source(error)
 }
 
-/// Returns the error of what a hook stopped.
 pub(crate) fn blocked(hook: &dyn Hook, reason: &str) -> ToolError {
     ToolError::new(Kind::BlockedByHook, format!("blocked by the hook `{}`: {reason}", hook.name()))
 }
 
 impl Runtime {
-    /// Returns the operation behind the tool of a request, and the real paths that its arguments name:
-    /// what hooks are told of the call. Nothing runs. `None` stands for what cannot be told.
+    /// Returns the operation and the real paths of a request, as hooks get them; `None` means unknown.
+    /// Nothing runs.
     pub fn named(&self, request: &Request) -> (Option<String>, Option<Vec<String>>) {
         let catalogs = self.catalogs();
         let wanted = |catalog: &&crate::Catalog| {
@@ -157,8 +153,8 @@ impl Runtime {
         (Some(operation), paths)
     }
 
-    /// Runs the hooks of a moment of an agent, in order of priority; returns the moment as they leave
-    /// it, or why it must not come. A program that has an agent calls this; sinew itself has none.
+    /// Runs the hooks of an agent event by priority; returns the changed event, or the error that blocks it.
+    /// Agent programs call it; sinew itself has no agent.
     pub async fn agent_event(&self, moment: AgentEvent) -> Result<AgentEvent, ToolError> {
         let event = moment.event();
         let mut moment = moment;
@@ -178,7 +174,7 @@ impl Runtime {
                 Decision::Block(reason) if event.can_block() => {
                     return Err(blocked(&**hook, &reason));
                 }
-                // What happened already cannot be stopped.
+                // An event that already happened cannot be blocked.
                 Decision::Block(_) => {}
             }
         }

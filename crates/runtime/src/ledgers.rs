@@ -1,4 +1,4 @@
-//! Ledgers for embedding programs that need no database.
+//! Ledgers without a database, for embedding programs.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ impl Ledger for NoLedger {
     }
 }
 
-/// Keeps the records in memory, as long as it lives.
+/// Keeps records in memory.
 #[derive(Debug, Default)]
 pub struct MemoryLedger {
     next: AtomicU64,
@@ -37,13 +37,12 @@ pub struct MemoryLedger {
 }
 
 impl MemoryLedger {
-    /// Returns the calls that closed so far, in order, and empties the ledger. A call that changed
-    /// something comes with the ticket of its intent.
+    /// Returns and removes the closed calls in order; a change comes with the ticket of its intent.
     pub fn take(&self) -> Vec<(Option<Ticket>, Closing)> {
         std::mem::take(&mut *lock(&self.closed))
     }
 
-    /// Returns what else was recorded so far, in order, and forgets it.
+    /// Returns and removes the recorded events in order.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut *lock(&self.events))
     }

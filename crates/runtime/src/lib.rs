@@ -1,9 +1,8 @@
-//! The registry of tools and the pipeline of a call.
+//! The tool registry and the call pipeline.
 //!
-//! A surface hands in a [`Request`](sinew_tool::Request) and gets a [`Reply`](sinew_tool::Reply).
-//! Between the two run the stages in `call/`, one file each; every stage takes what the stage before
-//! returned. This crate sees `dyn Tool` and never the name of an operation or a dialect; what it lets
-//! a call touch comes out of the guard.
+//! A surface passes a [`Request`](sinew_tool::Request) and gets a [`Reply`](sinew_tool::Reply). The stages in
+//! `call/` run in between. This crate handles `dyn Tool`, not operations or dialects by name; the guard
+//! decides what a call may touch.
 
 mod approvals;
 mod broker;

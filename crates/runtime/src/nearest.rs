@@ -1,6 +1,6 @@
-//! The names that somebody may have meant.
+//! Suggests known names for an unknown one by edit distance.
 
-/// Returns the names that are nearest to one that is not there, best first, three at most.
+/// Returns up to three known names nearest to an unknown one, best first.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = plain(wanted);
     let mut scored: Vec<(usize, &str)> = known
@@ -17,7 +17,7 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// Returns how many insertions, removals and replacements part two words; long words are cut.
+/// Returns the edit distance (Levenshtein) of two words; long words are cut.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=a.len()).collect();

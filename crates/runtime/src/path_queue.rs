@@ -1,4 +1,4 @@
-//! Path queue: changes of one path run one after the other.
+//! Path queue: serialises changes of the same path.
 
 use sinew_tool::sync::lock;
 use std::collections::HashMap;
@@ -7,29 +7,27 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Mutex as PathLock, OwnedMutexGuard};
 
-/// The paths that are being changed, each with its queue.
+/// The paths under change, each with its queue.
 #[derive(Debug, Default)]
 pub(crate) struct PathQueue(Arc<Mutex<HashMap<PathBuf, Arc<PathLock<()>>>>>);
 
-/// The turn of one call at its paths; others wait until it is dropped.
+/// The lock of one call on its paths; others wait until it is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldPaths {
     held: Vec<QueuedPath>,
     order: Arc<Mutex<HashMap<PathBuf, Arc<PathLock<()>>>>>,
 }
 
-/// The place of one call in the queue of one path.
 #[derive(Debug)]
 struct QueuedPath {
     path: PathBuf,
     queue: Arc<PathLock<()>>,
-    /// The turn, once it came.
+    /// The lock, once acquired.
     turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl PathQueue {
-    /// Waits for the turn at every path. Paths are taken in sorted order, so that two calls never
-    /// wait for each other.
+    /// Locks every path. The sorted order prevents deadlocks between calls.
     pub(crate) async fn turns(&self, paths: impl IntoIterator<Item = &Path>) -> HeldPaths {
         let mut paths: Vec<PathBuf> = paths.into_iter().map(Path::to_path_buf).collect();
         paths.sort();
@@ -40,7 +38,7 @@ impl PathQueue {
                 let mut order = lock(&self.0);
                 Arc::clone(order.entry(path.clone()).or_default())
             };
-            // Whoever stops waiting leaves the table as whoever had the turn does.
+            // Inserted before the wait: a cancelled waiter is then removed like a holder.
             turns.held.push(QueuedPath { path, queue: Arc::clone(&queue), turn: None });
             let turn = queue.lock_owned().await;
             if let Some(place) = turns.held.last_mut() {
@@ -56,7 +54,7 @@ impl Drop for HeldPaths {
         let mut order = lock(&self.order);
         for QueuedPath { path, queue, turn } in self.held.drain(..) {
             drop((turn, queue));
-            // Only the table holds a turn that nobody else has or waits for.
+            // Only the table still holds this lock.
             if order.get(&path).is_some_and(|turn| Arc::strong_count(turn) == 1) {
                 order.remove(&path);
             }
@@ -80,7 +78,7 @@ mod tests {
         assert!(order.0.lock().expect("unpoisoned").is_empty());
     }
 
-    /// The path of a call that was taken back while it waited stayed in the table for ever.
+    /// Regression: a call cancelled in the queue left its path in the table.
     #[tokio::test]
     async fn a_call_that_stops_waiting_leaves_nothing_behind() {
         let order = PathQueue::default();

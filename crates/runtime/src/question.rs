@@ -1,15 +1,13 @@
-//! Questions as text and as JSON, the same for every approver.
+//! Formats approval questions as text and JSON, identically for every approver.
 //!
-//! No part of a question is cut, and invisible characters are written as escapes, so that an approver sees all that
-//! the answer covers.
+//! Nothing is cut, and invisible characters are escaped, so that an approver sees all that an answer covers.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 use sinew_tool::{Answer, CommandLine, CommandTarget, Question, Scope, shown};
 
-/// Returns a question in words: what, where, the change itself, why it is asked, and what an answer can
-/// cover.
+/// Returns a question in words: tool, targets, diff, reason and possible scopes.
 pub fn words(question: &Question) -> String {
     let mut text = format!("{} wants to {}", one_line(&question.tool), question.effects.join(", "));
     if let Some(agent) = &question.agent {
@@ -78,7 +76,7 @@ pub fn covers(question: &Question, scope: Scope) -> Option<String> {
         Scope::Call | Scope::Exact | Scope::Session => "for this session",
         Scope::Forever => "always in this project",
     };
-    // A pattern holds for words: what they mean may be another thing the next time.
+    // A pattern matches words, which can mean different files next time.
     let anywhere = match (&question.targets.command, scope) {
         (Some(_), Scope::Session | Scope::Forever) => {
             ", in any directory, even if the files it runs change"
@@ -88,7 +86,7 @@ pub fn covers(question: &Question, scope: Scope) -> Option<String> {
     Some(format!("{until}: {}{anywhere}", what.join(", ")))
 }
 
-/// Returns a question as one JSON object, its words beside its parts.
+/// Returns a question as a JSON object that includes its words.
 pub fn to_json(question: &Question) -> Value {
     let targets = &question.targets;
     let paths: Vec<_> = targets.files.iter().map(|file| file.path.to_string_lossy()).collect();
@@ -131,7 +129,7 @@ pub fn to_json(question: &Question) -> Value {
     })
 }
 
-/// Returns the answer of a word: `yes` or `no`, or the scope that is allowed. An error says which words there are.
+/// Parses an answer word: `yes`, `no` or an allowed scope. The error lists the words.
 pub fn answer(word: &str, reason: Option<String>) -> Result<Answer, String> {
     match (word, Scope::from_word(word)) {
         ("yes", _) => Ok(Answer::Yes(Scope::Call)),
@@ -141,7 +139,7 @@ pub fn answer(word: &str, reason: Option<String>) -> Result<Answer, String> {
     }
 }
 
-/// Returns a command as it will run: the text for the shell, or each argument in quotes.
+/// Returns a command as it will run: shell text, or quoted arguments.
 fn command_words(command: &CommandTarget) -> String {
     match &command.command.line {
         CommandLine::Shell(_, text) => text.clone(),
@@ -152,7 +150,7 @@ fn command_words(command: &CommandTarget) -> String {
     }
 }
 
-/// Returns a text of one line in which nothing hides. Tabs stay.
+/// Escapes invisible characters of one line except tabs.
 fn one_line(text: &str) -> String {
     let parts: Vec<String> = text.split('\t').map(shown).collect();
     parts.join("\t").replace('\n', "\\n")

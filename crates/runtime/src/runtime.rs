@@ -1,4 +1,4 @@
-//! The runtime: what every call shares.
+//! The runtime: the state that all calls share, and its builder.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -38,34 +38,34 @@ pub struct Runtime {
     pub(crate) grant_store: Option<Arc<dyn GrantStore>>,
     pub(crate) broker: Broker,
     pub(crate) grants: Grants,
-    /// Which sessions were told of which operation.
+    /// Sessions that already got the hint for an operation.
     pub(crate) hinted: Mutex<HashSet<(String, &'static str)>>,
     pub(crate) hooks: Hooks,
     /// The sessions that hooks follow.
     pub(crate) sessions: Sessions,
-    /// What hooks are told beside the calls.
+    /// The queue of hook events that run beside the calls.
     pub(crate) telling: Telling,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
-    /// Takes secrets out of spans.
+    /// Removes secrets from spans.
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Option<Store>,
     pub(crate) memo: Arc<Memo>,
     pub(crate) order: PathQueue,
-    /// How many long calls run at once; the others wait.
+    /// Limits concurrent long calls; further ones wait.
     pub(crate) long: Arc<Semaphore>,
 }
 
-/// Long calls use every processor themselves, and each holds descriptors.
+/// Long calls use all processors and hold file descriptors.
 const MAX_LONG: usize = 8;
 
-/// What a surface says of one call beside the request.
+/// Options of one call that are not part of the request.
 #[derive(Debug, Clone, Default)]
 pub struct CallOptions {
-    /// Raised when the caller takes the call back. Dropping the future of the call raises it too.
+    /// Cancels the call. Dropping its future cancels it too.
     pub cancel: Cancel,
-    /// Where long work says how far it is.
+    /// Receives the progress of long work.
     pub progress: Progress,
 }
 
@@ -75,27 +75,25 @@ impl Runtime {
         Builder::new(dialect)
     }
 
-    /// Does what no answer has to wait for: the old files of changes are closed. Worth calling when
-    /// an answer is out; otherwise it is done when the next call comes.
+    /// Closes the replaced files of earlier changes: after a reply is sent, or else in the next call.
     pub fn rest(&self) {
         self.guard.close_deferred();
     }
 
-    /// Returns the catalogs that are served now, the first of which is meant by requests that name
-    /// no dialect.
+    /// Returns the current catalogs. The first one serves requests without a dialect.
     pub fn catalogs(&self) -> Arc<Vec<Catalog>> {
         Arc::clone(&self.catalogs.borrow())
     }
 
-    /// Returns a receiver that sees every change of the catalogs.
+    /// Returns a receiver that sees each change of the catalogs.
     pub fn watch_catalogs(&self) -> watch::Receiver<Arc<Vec<Catalog>>> {
         self.catalogs.subscribe()
     }
 
-    /// Adds a tool to every catalog, in the place of one of the same name. Surfaces tell their
-    /// clients that the list changed; calls in progress keep the catalog they began with.
+    /// Adds a tool to every catalog and replaces one of the same name. Surfaces notify their clients;
+    /// calls in progress keep their catalog.
     ///
-    /// It fails where the tool wants its arguments checked by its schema and this build cannot check them.
+    /// Fails where the tool needs JSON schema checks and this build has none.
     pub fn add_tool(&self, tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
         checkable(tool)?;
         self.catalogs.send_modify(|catalogs| {
@@ -104,7 +102,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Takes a tool out of every catalog; returns whether it was in one.
+    /// Removes a tool from every catalog; returns whether one had it.
     pub fn remove_tool(&self, name: &str) -> bool {
         self.catalogs.send_if_modified(|catalogs| {
             let catalogs = Arc::make_mut(catalogs);
@@ -112,12 +110,12 @@ impl Runtime {
         })
     }
 
-    /// Adds somebody who can be asked, until what is returned is dropped.
+    /// Adds an approver until the returned guard is dropped.
     pub fn add_approver(self: &Arc<Self>, approver: Arc<dyn Approver>) -> Attached {
         Attached { runtime: Arc::downgrade(self), id: self.broker.add(approver) }
     }
 
-    /// Returns the names of those who can be asked.
+    /// Returns the names of the approvers.
     pub fn approvers(&self) -> Vec<&'static str> {
         self.broker.names()
     }
@@ -132,8 +130,7 @@ impl Runtime {
         self.guard.roots().map(PathBuf::from).collect()
     }
 
-    /// Returns how the commands of a session are contained, opening the session where it is not; `None`
-    /// where no commands are run.
+    /// Returns the sandbox of a session's commands and opens the session if needed; `None` without commands.
     pub fn probe_commands(
         &self,
         session: &str,
@@ -141,8 +138,8 @@ impl Runtime {
         self.guard.probe_commands(session)
     }
 
-    /// Returns what a command would run in the first root and what the rules of the first dialect say of it,
-    /// once they are changed. Nothing runs and nothing is recorded.
+    /// Returns what a command would run in the first root, and its ruling by the changed rules of the first
+    /// dialect. It neither runs nor records anything.
     pub fn judge_command(
         &self,
         line: CommandLine,
@@ -174,7 +171,7 @@ impl Runtime {
         Ok((target, judged.ruling().clone()))
     }
 
-    /// Writes every record that waits, and what the recorder holds.
+    /// Writes all pending records and flushes the recorder.
     pub fn flush(&self) -> Result<(), ToolError> {
         if let Some(recorder) = &self.recorder {
             recorder.flush();
@@ -183,7 +180,7 @@ impl Runtime {
     }
 }
 
-/// Somebody who can be asked as long as this lives.
+/// Keeps an approver attached until it is dropped.
 #[derive(Debug)]
 pub struct Attached {
     runtime: Weak<Runtime>,
@@ -213,7 +210,7 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// Gives rules the meaning that they have beneath the roots.
+/// Anchors rules at the roots.
 pub(crate) fn anchored(guard: &Guard, rules: Rules) -> Result<Rules, ToolError> {
     guard.anchored(rules).map_err(|error| ToolError::new(Kind::InvalidArgs, error.to_string()))
 }
@@ -224,7 +221,7 @@ pub enum BuildError {
     /// No root was given.
     #[error("no root was given; add one with `root`")]
     NoRoot,
-    /// A tool of this name wants its arguments checked by its schema, and the feature `json-schema` is off.
+    /// The tool needs JSON schema checks, and the feature `json-schema` is off.
     #[error(
         "the tool `{0}` has its arguments checked by its JSON schema, which this build cannot; enable the feature \
          `json-schema`, or return false from `checked_by_schema` and check them in the tool"
@@ -235,7 +232,7 @@ pub enum BuildError {
     Guard(#[from] GuardError),
 }
 
-/// Refuses a tool whose arguments this build cannot check.
+/// Rejects a tool whose arguments this build cannot check.
 fn checkable(tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
     match schema_check::is_available(&**tool) {
         true => Ok(()),
@@ -243,10 +240,9 @@ fn checkable(tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
     }
 }
 
-/// Whether a tool is served.
 type Shown = dyn Fn(&dyn Tool) -> bool;
 
-/// Gathers what a [`Runtime`] is made of.
+/// Builds a [`Runtime`].
 pub struct Builder {
     dialects: Vec<(Dialect, FileSettings)>,
     roots: Vec<PathBuf>,
@@ -299,28 +295,28 @@ impl Builder {
         self
     }
 
-    /// Denies a directory to every tool, wherever the roots lie: the state directory.
+    /// Denies a directory to all tools, even inside a root: the state directory.
     #[must_use]
     pub fn deny(mut self, path: impl Into<PathBuf>) -> Self {
         self.denied.push(path.into());
         self
     }
 
-    /// Serves another dialect too; requests name it.
+    /// Serves another dialect, which requests select by name.
     #[must_use]
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialects.push((dialect, (dialect.settings)()));
         self
     }
 
-    /// Changes the file settings of every dialect added so far.
+    /// Changes the file settings of all dialects added so far.
     #[must_use]
     pub fn settings(mut self, change: impl Fn(&mut FileSettings)) -> Self {
         self.dialects.iter_mut().for_each(|(_, settings)| change(settings));
         self
     }
 
-    /// Sets where the person's own ignore file for every repository lies.
+    /// Sets the path of the user's global ignore file.
     #[must_use]
     pub fn global_ignore(mut self, at: GlobalIgnore) -> Self {
         self.global_ignore = at;
@@ -334,24 +330,22 @@ impl Builder {
         self
     }
 
-    /// Sets how commands are run; without it none is.
+    /// Sets how commands run; the default runs none.
     #[must_use]
     pub fn commands(mut self, settings: CommandSettings) -> Self {
         self.commands = Some(settings);
         self
     }
 
-    /// Sets where the journals of changes that happen together are kept. Building the runtime finishes
-    /// what a dead process began there; without it such changes are all made or none is only as long
-    /// as the process lives. Where calls only look, nothing is finished.
+    /// Sets the journals (write-ahead log) of multi-file changes; without them those are not crash-safe.
+    /// `build` recovers the journals of dead processes, except in a read-only profile.
     #[must_use]
     pub fn journals(mut self, settings: JournalSettings) -> Self {
         self.journals = Some(settings);
         self
     }
 
-    /// Sets where it is kept what was there before each change, for dialects whose settings ask for
-    /// it; without it nothing can be undone.
+    /// Sets the checkpoint store for dialects that ask for it; without it nothing can be undone.
     #[must_use]
     pub fn checkpoints(mut self, checkpoints: Arc<Checkpoints>) -> Self {
         self.checkpoints = Some(checkpoints);
@@ -379,49 +373,49 @@ impl Builder {
         self
     }
 
-    /// Sets where calls are recorded; without it they are not.
+    /// Sets the ledger; the default records nothing.
     #[must_use]
     pub fn ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
         self.ledger = ledger;
         self
     }
 
-    /// Sets where it is kept what callers know of files; without it that ends with the process.
+    /// Sets the store of what callers know of files; the default is in memory.
     #[must_use]
     pub fn knowledge(mut self, knowledge: Arc<KnowledgeBase>) -> Self {
         self.knowledge = knowledge;
         self
     }
 
-    /// Sets where calls are counted and timed.
+    /// Sets the recorder of metrics.
     #[must_use]
     pub fn recorder(mut self, recorder: Arc<dyn Recorder>) -> Self {
         self.recorder = Some(recorder);
         self
     }
 
-    /// Sets what takes secrets out of the spans of calls. Without it they are known by their looks alone.
+    /// Sets the redactor of spans; the default knows secrets by their pattern only.
     #[must_use]
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
         self
     }
 
-    /// Adds a tool of the embedding program to every dialect.
+    /// Adds a custom tool to every dialect.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Serves only the tools that a test lets through; the others are unknown to callers.
+    /// Serves only the tools for which a predicate returns true; others are unknown.
     #[must_use]
     pub fn only(mut self, shown: impl Fn(&dyn Tool) -> bool + 'static) -> Self {
         self.shown = Box::new(shown);
         self
     }
 
-    /// Keeps no full copies of replies that were cut.
+    /// Stores no full copy of a truncated reply.
     #[must_use]
     pub fn without_store(mut self) -> Self {
         self.store = false;
@@ -434,7 +428,7 @@ impl Builder {
             return Err(BuildError::NoRoot);
         }
         self.tools.iter().try_for_each(checkable)?;
-        // To keep an output is to write beneath a root.
+        // Storing an output writes beneath a root.
         let may_change = self.rules.profile != Profile::ReadOnly;
         let may_store = self.store && may_change;
         let guard = Guard::open(GuardSettings {

@@ -1,18 +1,17 @@
-//! Checks the arguments of a program's own tool against its JSON schema: feature `json-schema`.
+//! Validates arguments of custom tools against their JSON schema: feature `json-schema`.
 //!
-//! Tools of dialects decode their arguments themselves and never need it. Without the feature a tool that needs it
-//! is refused when it is added, so that no call runs unchecked.
+//! Dialect tools decode arguments themselves. Without the feature, adding a tool that needs it fails.
 
 use sinew_tool::{Arguments, Tool, ToolError};
 
-/// The compiled schema of a tool, compiled by its first call.
+/// The schema of a tool, compiled by its first call.
 #[derive(Default)]
 pub(crate) struct SchemaCheck {
     #[cfg(feature = "json-schema")]
     validator: std::sync::OnceLock<Result<jsonschema::Validator, String>>,
 }
 
-/// Returns whether this build can check what a tool wants checked.
+/// Returns whether this build can check the arguments of a tool.
 pub(crate) fn is_available(tool: &dyn Tool) -> bool {
     cfg!(feature = "json-schema") || !tool.checked_by_schema()
 }
@@ -28,7 +27,7 @@ impl SchemaCheck {
 
 #[cfg(feature = "json-schema")]
 impl SchemaCheck {
-    /// Returns the arguments if they fit the schema.
+    /// Returns the arguments if they match the schema.
     pub(crate) fn check(&self, tool: &dyn Tool, args: Arguments) -> Result<Arguments, ToolError> {
         use serde_json::Value;
         use sinew_tool::Kind;

@@ -1,9 +1,7 @@
-//! The span of a call: what its record says, for whoever subscribes to `tracing`.
+//! The `tracing` span of a call, with the field names of the ledger.
 //!
-//! The names of the fields are those of the ledger. What is known when the call opens is there for
-//! everything that happens within it; the rest is recorded as the call closes. Where nobody
-//! subscribes, a call costs one look at the level that is wanted. Arguments are there as their hash;
-//! replies are left out on purpose.
+//! Fields known at opening are visible to all events inside; the rest is recorded at closing.
+//! Without a subscriber a call costs one level check. Arguments appear as a hash, replies never.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,20 +10,18 @@ use sinew_guard::Redactor;
 use sinew_tool::{Closing, Effects, Opening};
 use tracing::field::Empty;
 
-/// The longest text in a field, and how much of one is looked at for secrets, in bytes. What a caller
-/// names can be as long as a request.
+/// The longest field, and the longest prefix searched for secrets, in bytes: caller texts can be large.
 const MAX_TEXT: usize = 4_096;
 const MAX_LOOKED: usize = 64 * 1_024;
 
 /// The span of one call.
 pub(crate) struct Span {
     span: tracing::Span,
-    /// Nothing where nobody subscribes.
+    /// `None` without a subscriber.
     redactor: Option<Arc<Redactor>>,
 }
 
 impl Span {
-    /// Opens the span of a call.
     pub(crate) fn open(redactor: &Arc<Redactor>, closing: &Closing) -> Self {
         let span = tracing::info_span!(
             target: "sinew::call",
@@ -66,12 +62,11 @@ impl Span {
         opened
     }
 
-    /// Returns the span that the work of the call is in.
+    /// Returns the span for the work of the call.
     pub(crate) fn of_work(&self) -> tracing::Span {
         self.span.clone()
     }
 
-    /// Records how the call ended.
     pub(crate) fn close(&self, closing: &Closing) {
         let span = &self.span;
         if self.redactor.is_none() {
@@ -79,7 +74,7 @@ impl Span {
         }
         let change = closing.changes.first();
         let path = change.map(|change| &change.path).or(closing.path.as_ref());
-        // Hooks may have changed them since the call opened.
+        // Hooks may have changed the arguments since the call opened.
         let arguments = blake3::Hash::from_bytes(closing.opening.arguments);
         span.record("arguments", arguments.to_hex().as_str());
         self.text("effects", closing.effects.map(Effects::names).map(|names| names.join("+")));
@@ -113,8 +108,7 @@ impl Span {
         self.text("tool", Some(&*opening.tool));
     }
 
-    /// Records a text without its secrets. It is cut after they are out, since half a secret does not look
-    /// like one.
+    /// Records a redacted text. Truncation follows redaction: half a secret would not match.
     fn text<'a>(&self, field: &'static str, text: Option<impl Into<Cow<'a, str>>>) {
         let (Some(text), Some(redactor)) = (text, &self.redactor) else { return };
         let text: Cow<'_, str> = text.into();

@@ -1,4 +1,4 @@
-//! How MCP clients start sinew as their configuration files say, and what the arguments and variables tell it.
+//! Parses how MCP clients start sinew: the arguments and variables in their configuration files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,19 +11,19 @@ use crate::config::clients::{Server, is_sinew};
 use crate::config::env_vars;
 use crate::wiring::{CliInput, Places};
 
-/// How a client starts sinew, with values in place of each `${NAME}` that clients expand.
+/// A client's start line of sinew, with each known `${NAME}` expanded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Start {
     /// The arguments of sinew.
     pub(crate) words: Vec<String>,
-    /// Its variables, those that `env` sets in front of the program included.
+    /// Its variables, those of an `env` wrapper included.
     pub(crate) variables: BTreeMap<String, String>,
-    /// The directory in which it starts.
+    /// The working directory.
     pub(crate) current: PathBuf,
 }
 
 impl Start {
-    /// Returns how a server in a project starts sinew, if it does.
+    /// Returns the start line of a project's server, if it starts sinew.
     pub(crate) fn of(server: &Server, project: &Path) -> Option<Self> {
         let project_name = project.to_str()?;
         let home = Places::of_process().homes().pop();
@@ -47,9 +47,8 @@ impl Start {
     }
 }
 
-/// Puts values in place of `${NAME}` and `${NAME:-default}` as clients do, where a value is certain: the project
-/// and the home directory, else the default. No variable of this process is read, since the text comes out of a
-/// repository and is printed. What only the client knows stays as it is written.
+/// Expands `${NAME}` and `${NAME:-default}` as clients do: the project, the home directory or the default.
+/// Other names stay as written. It reads no variable of this process, since the repository's text is printed.
 fn expanded(text: &str, project: &str, home: Option<&str>) -> String {
     let value = |name: &str| match name.strip_prefix("env:").unwrap_or(name) {
         "workspaceFolder" | "CLAUDE_PROJECT_DIR" | "PWD" | "cwd" => Some(project),
@@ -76,14 +75,14 @@ fn expanded(text: &str, project: &str, home: Option<&str>) -> String {
     out
 }
 
-/// Returns what a server tells sinew, if it starts sinew as a server in a project.
+/// Returns the input of a project's server, if it starts sinew as a server.
 pub(crate) fn said(server: &Server, project: &Path) -> Option<CliInput> {
     let Start { words, variables, current } = Start::of(server, project)?;
     let variables = variables.iter().map(|(name, value)| (name.as_str(), value.clone()));
     said_with(&words, &variables.collect(), current)
 }
 
-/// Reads arguments as sinew does, without the variables of this process.
+/// Parses arguments as sinew does, but ignores the variables of this process.
 pub(crate) fn parsed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let program = std::iter::once(OsString::from("sinew"));
     let matches = Cli::command()
@@ -92,7 +91,7 @@ pub(crate) fn parsed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, c
     Cli::from_arg_matches(&matches)
 }
 
-/// Returns what arguments and variables tell sinew, if they make it a server.
+/// Returns the input from arguments and variables, if they start a server.
 fn said_with(
     words: &[String],
     variables: &BTreeMap<&str, String>,
@@ -103,7 +102,7 @@ fn said_with(
             |word: &String| word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
         words.iter().any(|word| word == flag || begins(word))
     };
-    // A variable counts where its flag is not written; as a flag it means the same.
+    // A variable counts if its flag is absent; as a flag it means the same.
     let as_flags = VARIABLES.iter().filter_map(|(variable, flag)| {
         let value =
             variables.get(variable).filter(|value| !value.is_empty() && !is_written(flag))?;
@@ -130,7 +129,7 @@ fn said_with(
     })
 }
 
-/// Variables with the flags that mean the same.
+/// Variables and their equivalent flags.
 const VARIABLES: [(&str, &str); 10] = [
     (env_vars::ROOT, "--root"),
     (env_vars::DIALECT, "--dialect"),

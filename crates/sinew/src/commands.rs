@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! Implements the subcommands, one file each, and their shared warnings.
 
 pub(crate) mod audit;
 pub(crate) mod call;
@@ -22,7 +22,7 @@ use crate::config::LogLevel;
 use crate::screen::say;
 use crate::wiring::{self, Loaded};
 
-/// Writes what was left out of the configuration to standard error.
+/// Writes the configuration warnings to standard error.
 fn warn(loaded: &Loaded) {
     if LogLevel::Warn <= loaded.settings.log {
         let few = few(&loaded.layered.warnings, "`sinew doctor --json` has them all");
@@ -33,18 +33,18 @@ fn warn(loaded: &Loaded) {
     }
 }
 
-/// Prints that another ledger has records too.
+/// Prints that another ledger also has records.
 fn warn_of_other_ledger(loaded: &Loaded) {
     if let Some(other) = wiring::other_ledger(loaded) {
         say(&other);
     }
 }
 
-/// The most warnings that are told one by one, and how much of each.
+/// The limit of warnings that are printed, and of the text of each.
 const MAX_WARNINGS: usize = 5;
 const MAX_WARNING: usize = 1_000;
 
-/// Returns the first warnings and how many more there are: a project can bring thousands.
+/// Returns the first warnings and the number of the rest: a project can cause thousands.
 fn few(warnings: &[String], where_all: &str) -> Vec<String> {
     let cut = |warning: &String| match warning.char_indices().nth(MAX_WARNING) {
         Some((at, _)) => format!("{}…", warning.get(..at).unwrap_or_default()),
@@ -57,8 +57,7 @@ fn few(warnings: &[String], where_all: &str) -> Vec<String> {
     few
 }
 
-/// Writes the records that wait. Where that fails, the calls were made all the same, so their own
-/// status stays and the failure is told beside it.
+/// Flushes the ledger. The calls have run, so a failure is printed and their exit status stays.
 fn flush(runtime: &Runtime) {
     if let Err(error) = runtime.flush() {
         let hint = error.hint.as_deref().unwrap_or_default();
@@ -66,22 +65,21 @@ fn flush(runtime: &Runtime) {
     }
 }
 
-/// How long the hooks of the ends of sessions may take all together.
+/// The total time-out of session-end hooks.
 const ENDS: Duration = Duration::from_secs(10);
 
-/// Runs the hooks of the ends of sessions where no runtime of tokio is at hand.
+/// Runs the session-end hooks outside a Tokio runtime.
 pub(crate) fn end_sessions(runtime: &Runtime, within: Duration) {
     if !runtime.has_sessions_to_end() {
         return;
     }
-    // Where there are no threads or descriptors left there is nobody to run them either.
+    // Without free threads or file descriptors no hook could run either.
     if let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
         tokio.block_on(runtime.end_sessions(within));
     }
 }
 
-/// Tells what of the arguments and variables was left out, whatever level is logged: it may be a repository
-/// that asked for silence.
+/// Prints the dropped arguments and variables at any log level, since a repository may have set the level.
 fn tell_unconfirmed(loaded: &Loaded) {
     let left_out: Vec<_> = loaded.layered.unconfirmed().collect();
     for left in left_out.iter().take(MAX_WARNINGS) {

@@ -1,4 +1,4 @@
-//! The hooks of the configuration, as hooks of a runtime.
+//! Builds the runtime's hooks from the configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::config::trust::{Content, Known};
 use crate::config::{HookOptions, LogLevel, Origin, hooks};
 use crate::wiring::{self, Loaded};
 
-/// Returns the hooks of a runtime. One that would run what a model can write is an error, and one whose
-/// program is not there is told: it fails when it is its turn.
+/// Returns the hooks of a runtime. A hook with a model-writable program is an error.
+/// A missing program causes a warning, and the hook fails when it runs.
 pub(crate) fn checked(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     let all = of(loaded)?;
     for hook in &all {
@@ -30,7 +30,7 @@ pub(crate) fn checked(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> 
     Ok(all)
 }
 
-/// Returns the hooks that are configured.
+/// Returns the configured hooks.
 pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     let settings = &loaded.settings.hooks;
     if settings.is_empty() {
@@ -58,7 +58,7 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
         let origin = loaded.layered.hooks.get(at);
         settings.origin = origin.map_or_else(|| settings.origin.clone(), ToString::to_string);
         if origin.is_some_and(|origin| origin.layer() == Layer::Project) {
-            // Whoever wrote the project does not say what else of it runs.
+            // The project's author must not choose more programs of it to run.
             settings.in_root = false;
             settings.trusted.clone_from(&trusted);
         }
@@ -98,11 +98,10 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     Ok(all)
 }
 
-/// Where a program starts that nobody says a place for: programs take their modules and settings from
-/// where they start, and in a root a model writes them.
+/// The default working directory of hooks: in a root, programs would load modules that a model writes.
 const NOWHERE: &str = "/";
 
-/// Returns the programs of the project that the person has read, where it has hooks of its own.
+/// Returns the trusted programs of the project, if it has hooks.
 fn trusted(loaded: &Loaded) -> anyhow::Result<Option<TrustedPrograms>> {
     let is_own = |origin: &Origin| origin.layer() == Layer::Project;
     let has_own = loaded.layered.hooks.iter().any(is_own);
@@ -112,7 +111,7 @@ fn trusted(loaded: &Loaded) -> anyhow::Result<Option<TrustedPrograms>> {
     let project = real(project);
     let read = match wiring::trusted(&loaded.said.places)?.of_project(&project) {
         Known::Now(content) => Some(content.hooks()),
-        // It changed just now.
+        // The content changed during start-up.
         Known::Never | Known::Before(_) => None,
     };
     let dir = project.join(".sinew/hooks");
@@ -120,7 +119,7 @@ fn trusted(loaded: &Loaded) -> anyhow::Result<Option<TrustedPrograms>> {
     Ok(Some(TrustedPrograms { dir, is_as_read: Arc::new(is_as_read) }))
 }
 
-/// Returns the same glob with the real path of a root, where it begins with a root as that was given.
+/// Returns a glob that starts with a root as given, with the canonical root instead.
 fn real_spelling(glob: &str, roots: &[PathBuf]) -> Option<String> {
     let (root, rest) = roots.iter().find_map(|root| {
         let rest = glob.strip_prefix(root.to_str()?)?;

@@ -29,10 +29,9 @@
 //! # }
 //! ```
 //!
-//! Own tools implement [`Tool`] and are added with [`Builder::tool`]; the feature `json-schema` checks their
-//! arguments by their schemas. The feature `cli` (on by
-//! default) adds the command with its configuration files and MCP; embedding programs leave it out
-//! with `default-features = false`. [`Metrics`] is a [`Recorder`] that counts and times calls.
+//! Own tools implement [`Tool`] and are added with [`Builder::tool`]. The feature `json-schema` validates
+//! their arguments. The default feature `cli` adds the command, its configuration files and MCP; embedding
+//! programs set `default-features = false`. [`Metrics`] is a [`Recorder`] that counts and times calls.
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -81,7 +80,7 @@ pub use sinew_runtime::{
 };
 pub use sinew_tool::*;
 
-/// Runs the command `sinew` with the arguments of this process.
+/// Runs the command `sinew` with this process's arguments.
 #[cfg(feature = "cli")]
 pub fn main() -> std::process::ExitCode {
     let helper = helper_main();
@@ -90,7 +89,7 @@ pub fn main() -> std::process::ExitCode {
     let cli = cli::Cli::of_process();
     match run(&cli, helper) {
         Ok(code) => code,
-        // A reader that has seen enough is no failure.
+        // EPIPE: the reader has closed its end, which is no failure.
         Err(error) if is_broken_pipe(&error) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             screen::say(&format!("{error:#}"));
@@ -106,7 +105,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
     let for_load = helper.clone();
     let load = || {
         let by_client = match cli.command {
-            // The arguments may come out of a repository.
+            // The arguments may come from a repository.
             cli::Command::Mcp { check } => check || !terminal::is_attended(),
             _ => false,
         };
@@ -115,7 +114,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
             false => wiring::CliInput::by_person(&cli.global)?,
         };
         match cli.command {
-            // The record is read from anywhere, and the doctor says what is broken.
+            // `audit` works in any directory, and `doctor` reports what is broken.
             cli::Command::Audit { .. } => wiring::load_anyway(said, for_load, Project::Optional),
             cli::Command::Doctor { .. } => wiring::load_anyway(said, for_load, Project::Needed),
             _ => wiring::load(said, for_load, Project::Needed),
@@ -139,7 +138,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Policy { command } => commands::policy::run(&load()?, command),
         cli::Command::Doctor { json } => match load() {
             Ok(loaded) => commands::doctor::run(&loaded, *json),
-            // An error in its own arguments is no finding.
+            // An error in doctor's own arguments is no finding.
             Err(error) if stops_without_arguments(helper) => {
                 commands::doctor::stopped(&error, *json)
             }
@@ -148,7 +147,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
     }
 }
 
-/// Returns whether the configuration of the user or the system stops every command.
+/// Returns whether the user's or system's configuration stops every command.
 #[cfg(feature = "cli")]
 fn stops_without_arguments(helper: Helper) -> bool {
     let said = wiring::CliInput::by_person(&cli::Global::default());

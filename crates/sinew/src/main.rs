@@ -1,4 +1,4 @@
-//! The command `sinew`.
+//! Starts the command `sinew`.
 
 use std::process::ExitCode;
 

@@ -1,10 +1,8 @@
-//! Counts and times of calls, as Prometheus text.
+//! Counts and times calls, and exports Prometheus text.
 //!
-//! One recorder sees every call as it closes and feeds every family, so that none of them can know of fewer
-//! calls than another. Beside sinew's own names it serves those of the runtimes whose vocabularies sinew speaks,
-//! for calls of every dialect, so dashboards made for one of them still work. Labels hold names of tools and
-//! closed lists of words, never a path, a session or other text that a caller makes up. Running calls are not
-//! counted: a recorder sees a call when it ends.
+//! One recorder feeds every metric family as a call ends, so all families count the same calls; running calls
+//! are not counted. Families of other runtimes are served for every dialect, so existing dashboards work.
+//! Labels are tool names or closed word lists, never a path, a session or other text from a caller.
 
 #[cfg(feature = "cli")]
 pub(crate) mod file;
@@ -19,16 +17,16 @@ use std::sync::Mutex;
 use sinew_tool::sync::lock;
 use sinew_tool::{Closing, Recorder};
 
-/// The label of an unknown tool or dialect.
+/// The label value of an unknown tool or dialect.
 const UNKNOWN: &str = "unknown";
 
-/// The bounds of durations, in milliseconds: reads take fractions of one, and a person takes minutes.
+/// Histogram bounds in milliseconds: reads take fractions of one, and a person takes minutes.
 const BOUNDS_MS: [f64; 21] = [
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0,
     5_000.0, 10_000.0, 30_000.0, 60_000.0, 120_000.0, 300_000.0, 600_000.0,
 ];
 
-/// The families by name, each with its help text, and for a histogram the milliseconds of its unit.
+/// The metric families: name, help text, and for a histogram the milliseconds of its unit.
 const FAMILIES: &[(&str, &str, Option<f64>)] = &[
     (
         "function_call_duration_ms",
@@ -64,7 +62,7 @@ const FAMILIES: &[(&str, &str, Option<f64>)] = &[
     ("tool_execution_total", "Calls under the name of agentos.", None),
 ];
 
-/// Why metrics cannot be gathered: there is no such reason.
+/// The error of gathering metrics, which never occurs.
 pub type MetricsError = Infallible;
 
 /// Counts and times every call: a recorder for [`Builder::recorder`](crate::Builder::recorder).
@@ -95,32 +93,32 @@ pub struct Metrics(Mutex<Families>);
 /// The series of each family, by their labels as text.
 type Families = BTreeMap<&'static str, BTreeMap<String, Series>>;
 
-/// The sums of one family with one set of labels.
+/// The sums of one label set in one family.
 #[derive(Default)]
 struct Series {
     sum: f64,
     n_values: u64,
-    /// How many values of a histogram were at most each bound.
+    /// The cumulative histogram buckets.
     buckets: [u64; BOUNDS_MS.len()],
 }
 
-/// Labels in alphabetical order, as they are served.
+/// Labels in alphabetical order.
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Metrics {
-    /// Returns a recorder with every count at zero.
+    /// Returns an empty recorder.
     pub fn new() -> Result<Self, MetricsError> {
         Ok(Self(Mutex::default()))
     }
 
-    /// Returns everything so far in the text format of Prometheus.
+    /// Returns all metrics in the Prometheus text format.
     pub fn prometheus(&self) -> Result<String, MetricsError> {
         let families = lock(&self.0);
         let mut text = String::new();
         for (name, help, unit_ms) in FAMILIES {
             let Some(all) = families.get(name) else { continue };
             let kind = if unit_ms.is_some() { "histogram" } else { "counter" };
-            // Writing to a text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
             for (labels, series) in all {
                 let _ = match unit_ms {
@@ -164,7 +162,7 @@ fn braced(labels: &str) -> String {
     if labels.is_empty() { String::new() } else { format!("{{{labels}}}") }
 }
 
-/// Adds a value to one series: a count, or a time in milliseconds.
+/// Adds a count, or a time in milliseconds, to one series.
 fn add(families: &mut Families, name: &'static str, labels: Labels<'_>, value: f64) {
     let mut key = String::new();
     for (label, value) in labels {
@@ -183,7 +181,7 @@ fn add(families: &mut Families, name: &'static str, labels: Labels<'_>, value: f
 impl Recorder for Metrics {
     fn call(&self, closing: &Closing) {
         let opening = &closing.opening;
-        // A tool that is not found has a name that its caller made up: one label stands for all of them.
+        // A caller can invent tool names, so unknown tools share one label value.
         let tool = if closing.found { opening.tool.as_str() } else { UNKNOWN };
         let served = closing.found || sinew_dialects::dialect(&opening.dialect).is_some();
         let dialect = if served { &*opening.dialect } else { UNKNOWN };

@@ -1,5 +1,4 @@
-//! Files that sinew writes for the person who runs it: outside of every root, so that no tool can put
-//! something else in their place.
+//! Opens the output files that the user names, outside of every root, so that no tool can replace them.
 #![expect(clippy::disallowed_methods, reason = "the person names the file to be written")]
 
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use rustix::fs::OFlags;
 
-/// Returns the real path of a file that `key` names.
+/// Returns the canonical path of the file that `key` names.
 pub(crate) fn place(key: &str, path: &Path, roots: &[PathBuf]) -> anyhow::Result<PathBuf> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         bail!("`{key}` must be the absolute path of a file, not `{}`", path.display());
@@ -28,8 +27,7 @@ pub(crate) fn place(key: &str, path: &Path, roots: &[PathBuf]) -> anyhow::Result
     Ok(dir.join(name))
 }
 
-/// Opens a file that lines are added to, for its owner alone. A link is not followed, and nothing but a
-/// regular file is taken.
+/// Opens a file for appending, private to its owner. It must be a regular file, and no symlink.
 pub(crate) fn append(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut options = OpenOptions::new();
@@ -38,7 +36,7 @@ pub(crate) fn append(path: &Path) -> io::Result<File> {
     if !meta.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    // One that was there already may let others read it.
+    // An existing file may be readable for others.
     if meta.mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }

@@ -1,26 +1,24 @@
-//! Everything that is printed for a person passes here, so no text of a repository moves the cursor, reorders
-//! what stands beside it or hides.
+//! Escapes all text for the terminal, so no repository text moves the cursor, reorders text or hides.
 //!
-//! [`say`] writes a message to standard error, [`Visible`] filters a stream that a command writes to. Names get
-//! [`shown_line`](sinew_tool::shown_line) where they are put into a text, since a line feed in a name begins a
-//! line here. JSON is exact and does not pass here.
+//! [`say`] writes a message to standard error, [`Visible`] filters a command's output stream. Names also need
+//! [`shown_line`](sinew_tool::shown_line), since line feeds pass here. JSON bypasses this module.
 
 use std::io::{self, IsTerminal, Write};
 
 use sinew_tool::shown;
 
-/// Writes a message to standard error. Lines after the first are set in, where none can pass for a message.
+/// Writes a message to standard error. Later lines are indented, so that none looks like a message.
 pub(crate) fn say(text: &str) {
-    // A terminal that hung up takes no more words.
+    // Writing to a closed terminal fails.
     let _ = writeln!(io::stderr(), "sinew: {}", told(text));
 }
 
-/// Returns a message as [`say`] writes it.
+/// Formats a message as [`say`] writes it.
 pub(crate) fn told(text: &str) -> String {
     shown(text.trim_end()).replace('\n', "\n  ")
 }
 
-/// A stream on which only line feeds and tabs stay as they are, of all that a reader does not see.
+/// A stream that escapes invisible characters other than line feeds and tabs.
 pub(crate) struct Visible<W>(W);
 
 impl<W: Write> Visible<W> {
@@ -29,12 +27,12 @@ impl<W: Write> Visible<W> {
     }
 }
 
-/// Returns standard output for what is written for people.
+/// Returns escaped standard output.
 pub(crate) fn output() -> Visible<io::StdoutLock<'static>> {
     Visible(io::stdout().lock())
 }
 
-/// Returns standard output for texts of tools: exact for files and pipes, visible at a terminal.
+/// Returns standard output for tool results: exact for files and pipes, escaped at a terminal.
 pub(crate) fn output_of_tools() -> Box<dyn Write> {
     match io::stdout().is_terminal() {
         true => Box::new(output()),
@@ -42,7 +40,7 @@ pub(crate) fn output_of_tools() -> Box<dyn Write> {
     }
 }
 
-/// Returns standard error for what is written for people.
+/// Returns escaped standard error.
 pub(crate) fn errors() -> Visible<io::Stderr> {
     Visible(io::stderr())
 }

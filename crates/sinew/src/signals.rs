@@ -1,12 +1,9 @@
-//! Signals that end the process: what runs is taken back, its records are written, and the exit
-//! code says which signal it was.
+//! Handles termination signals: cancels calls, flushes records, exits with 128 plus the signal number.
 //!
-//! Without this a signal loses the records of the last moment, the outcome of a change among them,
-//! and many clients end their servers by one. A second signal ends the process at once. A signal
-//! that was ignored when the process began, as by `nohup`, stays ignored.
+//! Many clients end their servers by a signal, which would lose recent records, a change's outcome included.
+//! A second signal ends the process at once. A signal ignored at start, as by `nohup`, stays ignored.
 //!
-//! The thread that waits for signals starts with the first call, or when a single call turns out to
-//! take longer than a moment: starting a process must not cost more than it has to.
+//! To keep start-up cheap, the signal thread starts with the first call, or when a single call is slow.
 
 use std::io;
 use std::process::ExitCode;
@@ -20,10 +17,10 @@ use signal_hook::flag;
 use sinew_mcp::Calls;
 use sinew_runtime::Runtime;
 
-/// How long calls that are taken back get to end by themselves.
+/// The grace period of cancelled calls.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The signals, caught from now on.
+/// The caught signals.
 pub(crate) struct Signals {
     caught: signal_hook::iterator::Signals,
     /// Whether the next signal ends the process at once.
@@ -31,7 +28,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Catches the signals. They do nothing until somebody looks.
+    /// Catches the signals, which then only wait to be read.
     pub(crate) fn catch() -> io::Result<Self> {
         let ignored = ignored();
         let ending = Arc::new(AtomicBool::new(false));
@@ -45,12 +42,12 @@ impl Signals {
         Ok(Self { caught: signal_hook::iterator::Signals::new(caught)?, ending })
     }
 
-    /// Lets a thread wait for the signals, which ends the process with the first of them.
+    /// Starts a thread that ends the process at the first signal.
     pub(crate) fn watch(mut self, calls: Calls, runtime: Weak<Runtime>) -> io::Result<()> {
         let wait = move || {
             for signal in self.caught.forever() {
                 self.ending.store(true, Ordering::SeqCst);
-                // Without a runtime the process is at its end anyway.
+                // Without a runtime the process is ending already.
                 let Some(runtime) = runtime.upgrade() else { continue };
                 calls.close(LAST_WORDS);
                 crate::commands::end_sessions(&runtime, LAST_WORDS);
@@ -63,23 +60,23 @@ impl Signals {
         thread::Builder::new().name(String::from("signals")).spawn(wait).map(drop)
     }
 
-    /// Returns the exit code of a signal that came meanwhile.
+    /// Returns the exit code of a pending signal.
     pub(crate) fn code(&mut self) -> Option<ExitCode> {
         let signal = self.caught.pending().next()?;
         u8::try_from(128 + signal).ok().map(ExitCode::from)
     }
 }
 
-/// Returns calls that have the signals watched from the first of them on.
+/// Returns calls that watch signals from the first call on.
 pub(crate) fn watched(runtime: &Arc<Runtime>) -> Calls {
     let runtime = Arc::downgrade(runtime);
     Calls::with_first(move |calls| {
-        // Where this fails a signal ends the process as it ends any other.
+        // If this fails, signals keep their default action.
         let _ = Signals::catch().and_then(|signals| signals.watch(calls, runtime));
     })
 }
 
-/// Returns the signals that this process ignores, as the bits of their numbers.
+/// Returns the bit mask of ignored signals.
 fn ignored() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "nothing else tells without `unsafe`")]
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

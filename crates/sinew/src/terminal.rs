@@ -1,4 +1,4 @@
-//! Asking the person at the terminal.
+//! Asks the user at the terminal for approvals and confirmations.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -8,12 +8,12 @@ use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 
 use crate::screen;
 
-/// Returns whether a person sits at this process.
+/// Returns whether this process has an interactive terminal.
 pub(crate) fn is_attended() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks a question of yes or no. Only what is clearly a yes is one.
+/// Asks a yes/no question. Only an explicit yes counts.
 pub(crate) fn confirms(question: &str) -> io::Result<bool> {
     let mut out = screen::errors();
     out.write_all(question.as_bytes())?;
@@ -34,10 +34,9 @@ impl Approver for Terminal {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
-            // A thread of its own: the time-out of the question must go on while this one waits.
-            // Standard error is not locked, so that others can speak meanwhile.
+            // A separate thread, so that the time-out runs; stderr stays unlocked for other threads.
             let ask = move || {
-                // What was typed before the question was seen is no answer to it.
+                // Discard input that was typed before the question.
                 let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
                 ask(&question, &mut io::stdin().lock(), &mut screen::errors())
             };
@@ -46,7 +45,7 @@ impl Approver for Terminal {
     }
 }
 
-/// What is typed for each scope.
+/// The key for each scope.
 const LETTERS: [(&str, Scope); 4] =
     [("y", Scope::Call), ("e", Scope::Exact), ("s", Scope::Session), ("f", Scope::Forever)];
 
@@ -59,7 +58,7 @@ fn ask(question: &Question, input: &mut impl BufRead, out: &mut impl Write) -> A
     }
 }
 
-/// Reads what was typed. Only what is clearly a yes is one; words behind `n` are told to the model.
+/// Parses the input. Only an explicit yes counts; words after `n` are sent to the model.
 fn answer(question: &Question, typed: &str) -> Answer {
     let offered = |scope: &Scope| question::covers(question, *scope).is_some();
     let typed_scope = LETTERS.into_iter().find_map(|(letter, scope)| {
@@ -74,7 +73,7 @@ fn answer(question: &Question, typed: &str) -> Answer {
     Answer::No(said.map(str::to_owned))
 }
 
-/// Returns the question with what can be typed.
+/// Returns the question with its keys.
 fn text(question: &Question) -> String {
     let mut text = question::words(question);
     let mut letters = String::from("y");

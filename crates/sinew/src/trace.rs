@@ -1,8 +1,7 @@
-//! The spans of calls as lines of JSON in a file: `trace.file`.
+//! Writes the tracing spans of calls as JSON lines to `trace.file`.
 //!
-//! It takes the spans of calls and nothing else: what libraries say of themselves is not wanted, and
-//! so costs nothing. A line is written as a whole when its span closes. Surface, client and user are not
-//! known to the runtime, so they are added here.
+//! It records no other spans, so those of libraries cost nothing. It writes each line whole when its span
+//! closes, and adds surface, client and user, which the runtime does not know.
 
 use sinew_tool::sync::lock;
 use std::collections::HashMap;
@@ -23,13 +22,13 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::output;
 
-/// The target of the spans of calls.
+/// The tracing target of call spans.
 const TARGET: &str = "sinew::call";
 
-/// What of a client's name is kept, in bytes.
+/// The length limit of a client's name, in bytes.
 const MAX_CLIENT: usize = 256;
 
-/// The file, and the spans that are open.
+/// The file and the open spans.
 pub(crate) struct Trace {
     path: PathBuf,
     file: File,
@@ -39,22 +38,22 @@ pub(crate) struct Trace {
     client: Mutex<Option<String>>,
     open: Mutex<HashMap<u64, Held>>,
     last_id: AtomicU64,
-    /// Whether a line could not be written, so that it is told once.
+    /// Whether a write failed, so that the error is printed once.
     failed: AtomicBool,
 }
 
-/// A span that somebody still holds.
+/// A span with a reference count.
 struct Held {
     n_holders: usize,
     fields: Fields,
 }
 
-/// What a span says, in the order in which it was said.
+/// The fields of a span, in recorded order.
 #[derive(Default)]
 struct Fields(Map<String, Value>);
 
 impl Trace {
-    /// Opens the file and takes the spans of this process from here on.
+    /// Opens the file and subscribes to this process's spans.
     pub(crate) fn begin(
         path: &Path,
         roots: &[PathBuf],
@@ -81,7 +80,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Says which client is served.
+    /// Sets the client's name.
     pub(crate) fn set_client(&self, client: &str) {
         let clean = self.redactor.redact(client);
         let cut = clean.floor_char_boundary(MAX_CLIENT);
@@ -98,7 +97,7 @@ impl Trace {
         line.extend(fields.0);
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        // One write at the end of the file: the lines of other processes stay whole.
+        // One append, so that lines of several processes do not interleave.
         if let Err(error) = (&self.file).write_all(text.as_bytes())
             && !self.failed.swap(true, Ordering::Relaxed)
         {
@@ -124,7 +123,7 @@ impl Subscriber for Trace {
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
-        // An id is not zero.
+        // A span ID is never zero.
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         lock(&self.open).insert(id, Held { n_holders: 1, fields });
         Id::from_u64(id)
@@ -177,7 +176,7 @@ impl Visit for Fields {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // A microsecond is as much as a clock tells.
+        // Round to microseconds.
         self.0.insert(field.name().to_owned(), Value::from((value * 1e3).round() / 1e3));
     }
 

@@ -1,7 +1,7 @@
-//! Asks a server of the person: questions are sent there, and it answers in its reply, or later.
+//! Asks a webhook server of the user for approvals, answered in the reply or by polling.
 //!
-//! Requests and answers are signed as Standard Webhooks describe it where there is a secret: HMAC-SHA256 over
-//! the number of the message, its time and its body. So nobody who gets at the address can answer.
+//! With a secret, requests and answers carry a Standard Webhooks signature: HMAC-SHA256 over message ID,
+//! timestamp and body. So a third party that reaches the address cannot answer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,29 +21,28 @@ use sinew_tool::{Answer, Approver, BoxFuture, Clock as _, Question};
 use crate::config::WebhookSettings;
 use crate::output;
 
-/// The most bytes of an answer.
+/// The size limit of an answer, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
-/// How long to wait before it is tried again to reach the server.
+/// The delays between retries.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
-/// How long to wait before an answer is asked for again, unless the server says it.
+/// The default poll interval.
 const POLL: Duration = Duration::from_secs(2);
-/// The longest that the server may have it wait.
+/// The maximum poll interval that the server may set.
 const MAX_POLL: Duration = Duration::from_secs(60);
-/// How long the news may take that a question is settled.
+/// The time-out of the request that reports a closed question.
 const SETTLED_TIMEOUT: Duration = Duration::from_secs(5);
-/// How far the clock of an answer may be off, in seconds.
+/// The maximum clock skew of an answer, in seconds.
 const MAX_SKEW_S: u64 = 5 * 60;
-/// What the text of a secret begins with.
 const PREFIX: &str = "whsec_";
-/// How many bytes a secret has, as Standard Webhooks want it.
+/// The secret length in bytes, by Standard Webhooks.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 const ID: &str = "webhook-id";
 const TIMESTAMP: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
 
-/// An approver behind an address.
+/// An approver that asks a webhook server.
 pub(crate) struct Webhook(Arc<Server>);
 
 struct Server {
@@ -52,11 +51,11 @@ struct Server {
     secret: Option<Secret>,
 }
 
-/// The key of signatures.
+/// The HMAC key.
 struct Secret(Vec<u8>);
 
 impl Webhook {
-    /// Reads the secret, which no tool may read. Nothing is sent yet.
+    /// Reads the secret, which must be outside the tools' reach. Sends nothing.
     pub(crate) fn new(settings: &WebhookSettings, roots: &[PathBuf]) -> anyhow::Result<Self> {
         let secret = settings.secret_file.as_deref().map(|path| {
             let path = output::place("webhook.secret_file", path, roots)?;
@@ -103,7 +102,7 @@ impl Secret {
         Some(format!("v1,{}", BASE64.encode(mac.finalize().into_bytes())))
     }
 
-    /// Returns whether one of several signatures is of this key.
+    /// Returns whether one of the signatures is valid for this key.
     fn fits(&self, signatures: &str, id: &str, timestamp: &str, body: &[u8]) -> bool {
         signatures.split_ascii_whitespace().any(|signature| {
             let coded = signature.strip_prefix("v1,");
@@ -134,10 +133,9 @@ impl Approver for Webhook {
     }
 }
 
-/// A question on its way.
 struct Sent {
     server: Arc<Server>,
-    /// The number of the message, new for each question.
+    /// The message ID, unique for each question.
     id: String,
     question: String,
     body: Vec<u8>,
@@ -145,16 +143,15 @@ struct Sent {
     is_open: bool,
 }
 
-/// What the server replied to a question.
 enum Replied {
     Answer(Answer),
-    /// It will be known there, then.
+    /// Poll this address after this delay.
     Later(HttpAddress, Duration),
-    /// Another try may succeed.
+    /// A retry may succeed.
     Again(String),
 }
 
-/// An answer on the wire.
+/// The JSON form of an answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answered {
@@ -177,7 +174,7 @@ impl Sent {
         Ok(Self { server, id, question: question.id.clone(), body, is_open: false })
     }
 
-    /// Asks until there is an answer. An error says why there will be none.
+    /// Asks until an answer arrives. The error is the reason why none will.
     async fn answered(&mut self) -> Result<Answer, String> {
         let mut at: Option<HttpAddress> = None;
         let mut pauses = PAUSES.into_iter();
@@ -246,7 +243,7 @@ impl Sent {
 }
 
 impl Drop for Sent {
-    /// Tells the server that its answer does not count any more.
+    /// Reports to the server that the question is closed.
     fn drop(&mut self) {
         if !self.is_open {
             return;
@@ -257,7 +254,7 @@ impl Drop for Sent {
             let sent = server.send(&server.address, &id, Some(line.to_string().into_bytes()));
             let _ = tokio::time::timeout(SETTLED_TIMEOUT, sent).await;
         };
-        // Where the process ends there is nobody to wait for it.
+        // Outside a Tokio runtime the process is ending, so the report is skipped.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             drop(runtime.spawn(tell));
         }
@@ -292,7 +289,7 @@ fn now_s() -> u64 {
 mod tests {
     use super::*;
 
-    /// The example that the specification of Standard Webhooks publishes.
+    /// The example of the Standard Webhooks specification.
     #[test]
     fn signatures_are_those_of_standard_webhooks() {
         let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").expect("a secret");

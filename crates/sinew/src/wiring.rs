@@ -1,4 +1,4 @@
-//! From configuration to a runtime.
+//! Loads the configuration and builds the runtime, ledger, checkpoints and sandbox settings from it.
 #![expect(clippy::disallowed_methods, reason = "the working directory becomes the first root here")]
 
 use std::ffi::OsString;
@@ -29,55 +29,55 @@ mod places;
 
 pub(crate) use places::{DatabaseHome, NamedDir, Places};
 
-/// The configuration of one process, and where it came from.
+/// The configuration of one process, and its origin.
 pub(crate) struct Loaded {
     /// The merged layers.
     pub(crate) layered: Layered,
-    /// What they mean.
+    /// The validated settings.
     pub(crate) settings: Settings,
-    /// The directories that tools may touch, absolute.
+    /// The absolute roots.
     pub(crate) roots: Vec<PathBuf>,
-    /// The program that becomes the helper of commands.
+    /// The helper program of sandboxed commands.
     pub(crate) helper: Helper,
-    /// What this process was told.
+    /// The input of this process.
     pub(crate) said: CliInput,
-    /// The state directory, where there is a place for one.
+    /// The state directory, if there is a place for one.
     pub(crate) state: Option<PathBuf>,
-    /// Why the configuration cannot be used with what the project adds to it, where that was left out.
+    /// The error of the project's configuration, if it was left out.
     pub(crate) stopped: Option<String>,
 }
 
-/// What becomes of a project's own configuration.
+/// How to treat a project's own configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Project {
-    /// It counts, and a broken one is an error.
+    /// It counts; an invalid one is an error.
     Needed,
-    /// It counts, and a broken one is passed over: for commands that use no root.
+    /// It counts; an invalid one is skipped, for commands without a root.
     Optional,
     /// It is not read.
     LeftOut,
 }
 
-/// What this process was told beside its files: its options, and which of them are flags.
+/// The command-line input of a process: its options, and which of them are flags.
 #[derive(Debug, Clone)]
 pub(crate) struct CliInput {
     pub(crate) global: Global,
-    /// The arguments as they are written.
+    /// The raw arguments.
     pub(crate) arguments: Vec<OsString>,
     /// The current directory.
     pub(crate) current: PathBuf,
-    /// Whether all of it may come out of a repository, and so loosens nothing that nobody confirmed.
+    /// Whether it may come from a repository, so that unconfirmed values only tighten.
     pub(crate) is_held: bool,
-    /// Whether a client said it, confirmed or not.
+    /// Whether a client started the process, confirmed or not.
     pub(crate) by_client: bool,
-    /// What the file that was named held when it was first read.
+    /// The text of the `--config` file at the first read.
     pub(crate) config_text: Option<String>,
     /// The places of the user's configuration and state.
     pub(crate) places: Places,
 }
 
 impl CliInput {
-    /// Returns what a person told this process.
+    /// Returns the input of a process that the user started.
     pub(crate) fn by_person(global: &Global) -> anyhow::Result<Self> {
         let arguments = std::env::args_os().skip(1).collect();
         Ok(Self {
@@ -91,28 +91,27 @@ impl CliInput {
         })
     }
 
-    /// Returns what a client told this process, perhaps by a file of a project. Fails where it names
-    /// directories of a project as the user's own, and where nobody can tell which ones are the user's.
+    /// Returns the input of a process that a client started, perhaps from a project's file.
+    /// It is an error if the user's directories would be in a project or cannot be determined.
     pub(crate) fn by_client(global: &Global) -> anyhow::Result<Self> {
         let said = Self::by_person(global)?;
         if let DatabaseHome::Unreadable(problem) = &said.places.database {
             bail!("{problem}; without it sinew cannot find the rules of the user");
         }
         homes::hold(&said.current)?;
-        // The line that confirms the arguments is for the server, not for its check.
+        // The confirmed line is the server's, without `--check`.
         let arguments = said.arguments.into_iter().filter(|word| word != "--check").collect();
         Ok(Self { is_held: true, by_client: true, arguments, ..said })
     }
 
-    /// Reads the file that was named, once: what is looked at and confirmed is what counts.
+    /// Reads the `--config` file once, so that the confirmed text is the text in use (no TOCTOU race).
     fn read_config(&mut self) {
         let path = self.global.config.as_ref();
         self.config_text = path.and_then(|path| config::read_text(path).ok());
     }
 
-    /// Returns the variables that the user's hooks get. Those of a client may come out of a repository, and tell
-    /// programs where to find modules and settings, so few pass, and `HOME` is that of the user database unless
-    /// the user confirmed another one.
+    /// Returns the variables of the user's hooks. A client's variables may come from a repository and make
+    /// programs load its modules, so few pass; `HOME` is the user database's unless another one is confirmed.
     pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
         match self.by_client {
             false => env_vars::all().collect(),
@@ -124,12 +123,12 @@ impl CliInput {
         }
     }
 
-    /// Returns whether a client started this process, so that its variables may come out of a repository.
+    /// Returns whether a client started this process, so that its variables may come from a repository.
     pub(crate) fn is_by_client(&self) -> bool {
         self.by_client
     }
 
-    /// A value of an option came from its variable where the flag was not written.
+    /// Returns the origin of an option: its variable, unless the flag is written.
     fn origin(&self, variable: &'static str, flag: &'static str) -> Origin {
         let written = self.arguments.iter().any(|arg| {
             let arg = arg.to_string_lossy();
@@ -138,7 +137,7 @@ impl CliInput {
         if written { Origin::Flag(flag) } else { Origin::Variable(variable) }
     }
 
-    /// Returns the command that confirms what was said, for a shell.
+    /// Returns the shell command that confirms this input.
     pub(crate) fn line(&self) -> String {
         let mut words: Vec<String> = env_vars::own()
             .chain(self.places.said())
@@ -150,7 +149,7 @@ impl CliInput {
     }
 }
 
-/// Returns a word as a shell takes it, with nothing in it that a terminal would not show.
+/// Quotes a word for a shell, with invisible characters escaped.
 pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
@@ -164,7 +163,7 @@ pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
     std::env::current_dir().context("the current directory cannot be read")
 }
 
-/// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
+/// Loads all layers. Input from a repository only tightens until the user confirms it.
 pub(crate) fn load(mut said: CliInput, helper: Helper, project: Project) -> anyhow::Result<Loaded> {
     let trusted = match project {
         Project::LeftOut => Trusted::default(),
@@ -213,13 +212,12 @@ pub(crate) fn load(mut said: CliInput, helper: Helper, project: Project) -> anyh
     layered.warn_of_idle_rules(&roots);
     let is_left_out = layered.left_out.iter().any(|left| left.key == env_vars::XDG_STATE_HOME);
     let state = if is_left_out { said.places.state() } else { said.places.chosen_state() };
-    // The databases are opened through no link.
+    // The databases are not opened through a symlink.
     let state = state.map(|state| config::real(&state));
     Ok(Loaded { layered, settings, roots, helper, said, state, stopped: None })
 }
 
-/// Reads every layer for whoever must answer whatever the project holds: where it stops the others it is left
-/// out, and why is kept.
+/// Loads all layers for commands that must run in any project: leaves out an invalid one and keeps the error.
 pub(crate) fn load_anyway(
     said: CliInput,
     helper: Helper,
@@ -232,8 +230,7 @@ pub(crate) fn load_anyway(
     })
 }
 
-/// Returns what the user trusts. The file is in the home of the user database: one that variables name could
-/// confirm itself.
+/// Reads trust from the user database's home: a file that variables name could confirm itself.
 pub(crate) fn trusted(places: &Places) -> anyhow::Result<Trusted> {
     Ok(match places.state() {
         Some(state) => Trusted::read(&state)?,
@@ -241,17 +238,16 @@ pub(crate) fn trusted(places: &Places) -> anyhow::Result<Trusted> {
     })
 }
 
-/// Merges every layer, the project's file among them.
+/// Merges all layers, including the project's file.
 pub(crate) fn settle(said: &CliInput, trusted: &Trusted) -> anyhow::Result<Layered> {
-    // The project is the first root, which the other layers name.
+    // The project is the first root of the other layers.
     let without = layered(said, None)?;
     let settings = Settings::resolve(&without.options).map_err(|error| without.located(error))?;
     let root = settings.roots.first().map_or(Path::new(""), PathBuf::as_path);
     layered(said, Some((&said.current.join(root), trusted)))
 }
 
-/// Returns what was answered for ever in these roots, where there is a place for it and the floor lets answers
-/// count so long.
+/// Returns the permanent approvals of these roots, if a state directory exists and the floor permits them.
 fn grants(loaded: &Loaded) -> Option<Grants> {
     if loaded.layered.keeps_from_allowing {
         return None;
@@ -260,17 +256,17 @@ fn grants(loaded: &Loaded) -> Option<Grants> {
     (!loaded.roots.is_empty()).then(|| Grants::of(state, &loaded.roots))
 }
 
-/// Merges every layer as a project that nobody trusts finds them.
+/// Merges all layers as for an untrusted project.
 pub(crate) fn look(said: &CliInput, project: &Path) -> anyhow::Result<Layered> {
     layered(said, Some((project, &Trusted::default())))
 }
 
-/// Merges every layer but the project's.
+/// Merges all layers except the project's.
 pub(crate) fn without_project(said: &CliInput) -> anyhow::Result<Layered> {
     layered(said, None)
 }
 
-/// Merges every layer, the project's own file among them where one is named.
+/// Merges all layers, including the file of a given project.
 fn layered(said: &CliInput, project: Option<(&Path, &Trusted)>) -> anyhow::Result<Layered> {
     let mut layers = Layers::with_defaults()?;
     layers.add_file(Path::new(SYSTEM_FILE), Layer::System, false)?;
@@ -309,7 +305,7 @@ fn layered(said: &CliInput, project: Option<(&Path, &Trusted)>) -> anyhow::Resul
     Ok(layers.merge()?)
 }
 
-/// Adds a project's file: as it is where the person trusts what the project holds now.
+/// Adds a project's file, which may loosen if the user trusts its current content.
 fn add_project(layers: &mut Layers, project: &Path, trusted: &Trusted) -> anyhow::Result<()> {
     let known = if layers.may_trust() { trusted.of_project(project) } else { Known::Never };
     let name = project.display();
@@ -373,12 +369,11 @@ fn add_flags(layers: &mut Layers, said: &CliInput) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the absolute roots. The current directory counts where none is named, unless it is a
-/// place that nobody means to hand over whole.
+/// Returns the absolute roots. The default is the current directory, except `/`, a home or its ancestor.
 fn roots(settings: &Settings, said: &CliInput) -> anyhow::Result<Vec<PathBuf>> {
     if settings.roots.is_empty() {
         let current = current_dir()?;
-        // What lies above a home directory hands that over too; of a client the home of its variable counts as well.
+        // An ancestor of a home directory exposes it too; for a client, `HOME` counts as well.
         let own = homes::own().map(|home| config::real(&home));
         let homes = homes(&said.places);
         let above = own.iter().chain(homes.iter().filter(|_| said.by_client));
@@ -399,13 +394,13 @@ fn roots(settings: &Settings, said: &CliInput) -> anyhow::Result<Vec<PathBuf>> {
     Ok(roots)
 }
 
-/// Returns the real home directories: a client may say that it is another one than the machine knows.
+/// Returns the canonical home directories: those of the user database and of `HOME`, which a client may set.
 fn homes(places: &Places) -> Vec<PathBuf> {
     let homes = places.homes().into_iter().chain(homes::own());
     homes.map(|home| config::real(&home)).collect()
 }
 
-/// Refuses roots that do not lie where the floor wants them.
+/// Rejects roots outside those of the floor.
 fn hold_roots(layered: &Layered, roots: &[PathBuf]) -> anyhow::Result<()> {
     let managed = layered.options.managed.as_ref().and_then(|managed| managed.roots.as_ref());
     let Some(allowed) = managed else { return Ok(()) };
@@ -422,7 +417,7 @@ fn hold_roots(layered: &Layered, roots: &[PathBuf]) -> anyhow::Result<()> {
     }
 }
 
-/// Returns the state directory, created where it is missing.
+/// Opens the state directory, and creates a missing one.
 pub(crate) fn state_dir(loaded: &Loaded) -> anyhow::Result<StateDir> {
     let path = loaded
         .state
@@ -431,8 +426,8 @@ pub(crate) fn state_dir(loaded: &Loaded) -> anyhow::Result<StateDir> {
     StateDir::open(path).with_context(|| format!("the state directory {}", path.display()))
 }
 
-/// Returns a note on the ledger in your home, where `XDG_STATE_HOME` names another state directory: `sinew mcp` keeps
-/// its records in your home until that is confirmed.
+/// Returns a note on the ledger in the home directory if `XDG_STATE_HOME` names another one: `sinew mcp`
+/// records in the home directory until the variable is confirmed.
 pub(crate) fn other_ledger(loaded: &Loaded) -> Option<String> {
     let places = &loaded.said.places;
     let own = places.state().map(|state| config::real(&state))?;
@@ -449,21 +444,21 @@ pub(crate) fn other_ledger(loaded: &Loaded) -> Option<String> {
     })
 }
 
-/// A runtime, and its ledger where it has one.
+/// A runtime and its parts.
 pub(crate) struct Wired {
     /// The runtime.
     pub(crate) runtime: Arc<Runtime>,
-    /// The ledger in the database.
+    /// The SQLite ledger, if enabled.
     pub(crate) ledger: Option<Arc<SqliteLedger>>,
-    /// Where spans are written, where a file is named.
+    /// The trace file, if configured.
     pub(crate) trace: Option<Arc<Trace>>,
-    /// The checkpoints, where there is a place for them.
+    /// The checkpoints, if there is a state directory.
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// The session of every call.
     pub(crate) session: String,
 }
 
-/// Builds the runtime of a surface. `serve` is what the surface serves unless configured.
+/// Builds the runtime of a surface. `serve` is its default list of tools.
 pub(crate) fn wire(
     loaded: &Loaded,
     surface: &'static str,
@@ -531,24 +526,24 @@ pub(crate) fn wire(
     Ok(Wired { runtime, ledger, trace, checkpoints, session })
 }
 
-/// Has calls counted where a file for that is named.
+/// Adds the metrics recorder, if a file is configured.
 fn counted(builder: Builder, loaded: &Loaded) -> anyhow::Result<Builder> {
     let Some(settings) = &loaded.settings.metrics else { return Ok(builder) };
     let file = crate::metrics::file::MetricsFile::open(settings, &loaded.roots)?;
     Ok(builder.recorder(Arc::new(file)))
 }
 
-/// Returns the checkpoints of the state directory. Where there is none, nothing is kept.
+/// Returns the checkpoints of the state directory, if there is one.
 fn checkpoints(loaded: &Loaded) -> Option<Arc<Checkpoints>> {
     let state = loaded.state.as_ref()?;
-    // Calls that only look need none, so it is not made for them.
+    // Read-only calls need no state directory, so a missing one is not created here.
     if state.exists() && state_dir(loaded).is_err() {
         return None;
     }
     Some(Arc::new(Checkpoints::at(state, loaded.settings.checkpoints.clone())))
 }
 
-/// Places in the home directory that hold secrets: commands do not see them.
+/// Secret paths in the home directory, which are hidden from commands.
 const SECRET: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -588,11 +583,11 @@ const SECRET: &[&str] = &[
     ".zsh_history",
 ];
 
-/// Places of the system that hold secrets.
+/// Secret paths of the system.
 const SECRET_OF_SYSTEM: &[&str] =
     &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl/private"];
 
-/// Caches of tools in the home directory.
+/// Cache directories of tools in the home directory.
 const CACHES: &[&str] = &[
     ".cargo",
     ".rustup",
@@ -612,7 +607,7 @@ const CACHES: &[&str] = &[
     ".pyenv",
 ];
 
-/// Returns how commands are run.
+/// Returns the settings of commands.
 fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
     let run = &loaded.settings.run;
     let homes = loaded.said.places.homes();
@@ -633,7 +628,7 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         unprotected: run.unprotected.clone(),
         network: run.network,
         env: environment(env_vars::all(), &run.env),
-        // A project must not choose what understands commands.
+        // A project must not choose the shell.
         shell: env_vars::shell().filter(|shell| {
             let shell = config::real(shell);
             !loaded.roots.iter().any(|root| shell.starts_with(config::real(root)))
@@ -652,7 +647,7 @@ fn with_ledger(
     surface: &'static str,
 ) -> anyhow::Result<(Builder, Option<Arc<SqliteLedger>>)> {
     match loaded.settings.ledger {
-        // What earlier sessions recorded stays out of reach.
+        // Records of earlier sessions stay inaccessible.
         LedgerMode::Off => {
             let builder = match &loaded.state {
                 Some(path) => builder.deny(config::real(path)),

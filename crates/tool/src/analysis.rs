@@ -1,63 +1,61 @@
-//! What a command was found to be, before it runs.
+//! The static analysis of a command before it runs.
 
 use serde::Serialize;
 
-/// One command of a text for the shell, or a program with its arguments.
+/// One command of a shell text, or a program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Segment {
-    /// The command as it is written, with its redirections.
+    /// The command as written, with redirections.
     pub text: String,
-    /// Its words, quotes and escapes taken away; one that is only known when it runs stands as it is
-    /// written.
+    /// Its words without quotes and escapes; words unknown before the run stay as written.
     pub words: Vec<String>,
 }
 
-/// What is known of a command.
+/// The result of the analysis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Analysis {
-    /// All commands that stand in it, in their order, also those inside substitutions.
+    /// All its commands in order, including those in substitutions.
     pub segments: Vec<Segment>,
-    /// What runs in its place where it only reads beneath the roots, and else why that is not known.
+    /// The equivalent plain command if it only reads beneath the roots, else why that is unknown.
     pub plain: Result<Plain, Unclear>,
-    /// Where it is not plain: the commands that are not plain as they are written, by their words, if all
-    /// of it is known before it runs, nothing is set or written by the shell, and they are programs.
+    /// The commands that are not plain, if all are known programs and the shell sets and writes nothing.
     pub rest: Option<Vec<Vec<String>>>,
-    /// The name of the operation on files that does the same, where the command is nothing else.
+    /// The file operation that does exactly the same.
     pub repeats: Option<&'static str>,
-    /// What rules that deny or ask are matched against.
+    /// The commands for deny and ask rules.
     pub commands: CommandList,
 }
 
-/// Every command that a line runs, also inside substitutions and behind programs such as `env`, `xargs` and `sh -c`.
+/// Every command of a line, including substitutions and wrappers such as `env`, `xargs` and `sh -c`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandList {
     /// Each command by its words.
     pub all: Vec<Vec<Piece>>,
-    /// Why there may be others, if there may.
+    /// Why the list may be incomplete, if it may.
     pub unclear: Option<&'static str>,
 }
 
-/// A word of a command, as far as it is known before it runs.
+/// A word of a command, as known before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// What the program gets.
+    /// The exact argument.
     Known(String),
-    /// What is only known when it runs, as it is written: one word or any number of words.
+    /// Known only at run time: one word or several.
     Open {
-        /// How it is written.
+        /// The word as written.
         raw: String,
-        /// Whether it is one word of any content.
+        /// Whether it is exactly one word.
         is_one: bool,
     },
 }
 
 impl Piece {
-    /// Returns a word of which nothing is known.
+    /// Returns a completely unknown word.
     pub fn unknown() -> Self {
         Self::Open { raw: String::new(), is_one: false }
     }
 
-    /// Returns the word where it is known.
+    /// Returns the word if known.
     pub fn known(&self) -> Option<&str> {
         match self {
             Self::Known(word) => Some(word),
@@ -66,17 +64,17 @@ impl Piece {
     }
 }
 
-/// What runs in the place of a command that only reads: the same, with nothing left to the shell.
+/// The replacement of a read-only command, with nothing left to the shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Plain {
-    /// A text for the shell.
+    /// A shell text.
     Script(String),
     /// A program, by absolute path, and its arguments.
     Argv(Vec<String>),
 }
 
-/// Why a command is not known to only read.
+/// Why a command may do more than read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unclear {
     /// The name of the rule.
@@ -86,7 +84,7 @@ pub struct Unclear {
 }
 
 impl Unclear {
-    /// Returns a reason under the name of its rule.
+    /// Returns a reason with its rule.
     pub fn new(rule: &'static str, why: impl Into<String>) -> Self {
         Self { rule, why: why.into() }
     }

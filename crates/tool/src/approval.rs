@@ -1,109 +1,105 @@
-//! Asking somebody.
+//! Approval: questions about calls, answers, and approvers.
 
 use std::time::Duration;
 
 use crate::{Arguments, BoxFuture, Targets};
 
-/// What a person is asked before a call may run.
+/// A question before a call may run.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// Names the question: `q7`. Whoever answers elsewhere names it.
+    /// The id of the question, such as `q7`, for answers from other processes.
     pub id: String,
     /// The call the question belongs to.
     pub call_id: String,
     /// The session the call belongs to.
     pub session: String,
-    /// The agent that makes the call, where there are several.
+    /// The agent, if there are several.
     pub agent: Option<String>,
     /// The wire name of the tool.
     pub tool: String,
-    /// What the tool does to the outside, in words: `change`, `execute` …
+    /// The effects in words: `change`, `execute` …
     pub effects: Vec<&'static str>,
-    /// What the call really names.
+    /// The resolved targets of the call.
     pub targets: Targets,
-    /// What the call says beside its targets: its numbers and switches, by name.
+    /// The numeric and boolean arguments, by name.
     pub arguments: Arguments,
-    /// Whether a command may load files that its words do not name, so that the answer does not hold for what they
-    /// are now.
+    /// Whether a command may load unnamed files, which can change after the answer.
     pub is_open: bool,
-    /// The change as a unified diff, where it can be shown.
+    /// The change as a unified diff, if available.
     pub diff: Option<String>,
-    /// How a command would be contained, and what of that is missing here, if the call has one.
+    /// The sandbox of a command and its missing features, if the call has one.
     pub sandbox: Option<String>,
     /// The rule that asks.
     pub rule: &'static str,
-    /// The layer of that rule and where it stands, if somebody wrote it.
+    /// The layer and position of a configured rule.
     pub origin: Option<String>,
-    /// Why it asks.
+    /// The reason.
     pub why: String,
-    /// What an answer can cover beside this call, the narrowest first.
+    /// The scopes that an answer can cover beside this call, narrowest first.
     pub covers: Vec<Cover>,
-    /// How many questions the session has had, this one included.
+    /// The number of questions of the session, including this one.
     pub n_asked: u64,
-    /// How long an answer may take.
+    /// The time limit of the answer.
     pub timeout: Duration,
 }
 
-/// Something that an answer can cover beside the call that asks.
+/// A scope that an answer can cover beside the asking call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cover {
-    /// What it covers, and for how long.
+    /// The scope.
     pub scope: Scope,
-    /// What that is, in words: `git commit *`.
+    /// Its contents in words: `git commit *`.
     pub what: Vec<String>,
 }
 
 crate::word_enum! {
-    /// What an answer covers, the narrowest first.
+    /// The scope of an answer, narrowest first.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Scope {
-        /// The call that asks and no other.
+        /// The asking call only.
         Call = "call",
         /// The same tool with the same arguments, for the rest of the session.
         Exact = "exact",
-        /// What fits the patterns that the question shows, for the rest of the session.
+        /// Calls that match the patterns of the question, for the rest of the session.
         Session = "session",
-        /// What fits the patterns that the question shows, in these roots, for ever.
+        /// Calls that match the patterns of the question, in these roots, for all sessions.
         Forever = "forever",
     }
 }
 
-/// What was answered.
+/// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// This call may run, and all that the scope covers. A scope that the question does not offer counts as
-    /// [`Scope::Call`].
+    /// Allows the call and the scope; a scope that was not offered counts as [`Scope::Call`].
     Yes(Scope),
-    /// It may not, with the person's words where there were any.
+    /// Denies the call, with a reason if given.
     No(Option<String>),
-    /// Nobody answered in time. An approver that says so counts as gone: the runtime has the time.
+    /// No answer came in time. Only the runtime keeps time: from an approver it counts as gone.
     TimedOut,
-    /// Nobody is there to answer any more: others may. Where nobody is left, the call does not run.
+    /// This approver is gone; others may answer. Without any left the call does not run.
     Gone,
 }
 
-/// Somebody who can be asked: a terminal, a console, a program.
+/// An approver: a terminal, a console, a program.
 pub trait Approver: Send + Sync {
-    /// Names the approver in the ledger.
+    /// Returns its name in the ledger.
     fn name(&self) -> &'static str;
 
-    /// Asks and waits. The runtime holds no lock meanwhile and does not count the time as execution
-    /// time. Where somebody else answers first, or the call is taken back, the future is dropped.
+    /// Asks and waits, outside locks and execution time. Another answer or a cancellation drops the future.
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
 
-    /// Returns whether questions about a call of a session are for this approver.
+    /// Returns whether it gets questions about a call of a session.
     fn serves(&self, session: &str, call_id: &str) -> bool {
         let _ = (session, call_id);
         true
     }
 
-    /// Returns whether the answer to one question can stand for an equal one that waits beside it. Where the
-    /// other end waits for each call by itself, it is asked about each.
+    /// Returns whether one answer also settles equal pending questions, instead of one question per call.
     fn joins(&self) -> bool {
         true
     }
 
-    /// Returns whether its answers may cover more than the call that asks.
+    /// Returns whether its answers may cover more than the asking call.
     fn may_grant(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Commands that go on after the call that began them, and the terminals that some of them have.
+//! Background commands, which outlive the call that started them, and their terminals.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use crate::{Cancel, Exit, Refusals};
 
-/// A command that goes on after the call that began it.
+/// A background command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Background {
     /// Its name within the session.
     pub id: String,
-    /// What was run, as it was named.
+    /// The command as the call named it.
     pub command: String,
     /// Whether it has a terminal.
     pub is_terminal: bool,
-    /// How long it has been running, or ran.
+    /// How long it runs or ran.
     pub duration: Duration,
-    /// Where its output is stored, by path relative to the first root.
+    /// Its stored output, by path relative to the first root.
     pub stored: Option<String>,
-    /// How many bytes of it are stored there.
+    /// The number of stored bytes.
     pub n_stored: u64,
-    /// How many bytes it has written, of which nobody has looked at `n_unread`.
+    /// The number of bytes written, including `n_unread`.
     pub n_written: u64,
-    /// How many bytes it has written since somebody looked.
+    /// The number of bytes written since the last look.
     pub n_unread: u64,
-    /// How it ended, if it did.
+    /// Its exit, if it ended.
     pub exit: Option<Exit>,
-    /// What the sandbox refused to it; known at its end.
+    /// Its sandbox denials, known at its end.
     pub refusals: Refusals,
 }
 
 impl Background {
-    /// Returns whether it runs or how it ended, and how long that took.
+    /// Returns in words whether it runs or how it ended, and its duration.
     pub fn state(&self) -> String {
         let seconds = self.duration.as_secs();
         let time = match seconds {
@@ -45,7 +45,7 @@ impl Background {
         }
     }
 
-    /// Returns where its output is stored, and how much of it where that is not all.
+    /// Returns the path of its stored output, with the stored size if incomplete.
     pub fn stored_words(&self) -> Option<String> {
         let path = self.stored.as_ref()?;
         Some(match self.n_stored < self.n_written {
@@ -54,7 +54,7 @@ impl Background {
         })
     }
 
-    /// Returns the command in one line, and its beginning where it is long.
+    /// Returns the command in one line, cut if long.
     pub fn short_command(&self) -> String {
         let mut chars = self.command.chars().map(|c| if c.is_control() { ' ' } else { c });
         let mut command: String = chars.by_ref().take(SHOWN_COMMAND).collect();
@@ -65,23 +65,22 @@ impl Background {
     }
 }
 
-/// How much of a command is shown in a line about it, in characters.
+/// The most characters of a command in one line.
 const SHOWN_COMMAND: usize = 60;
 
-/// Says whether a text is the one that is waited for.
+/// Tests whether output contains the awaited text.
 pub type Matcher = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
-/// What is waited for before a look; the end of the command ends every wait.
+/// The conditions of a wait; the end of the command ends every wait.
 #[derive(Clone)]
 pub struct Wait {
-    /// Said yes to by what was written since the last look; of a program that fills the screen, by the
-    /// screen.
+    /// Matches the output since the last look, or the screen of a full-screen program.
     pub until: Option<Matcher>,
-    /// Nothing was written for so long.
+    /// Ends the wait after this long without output.
     pub idle: Option<Duration>,
     /// The longest wait.
     pub at_most: Duration,
-    /// Raised when the caller takes the call back.
+    /// Cancels the wait.
     pub cancel: Cancel,
 }
 
@@ -94,11 +93,11 @@ impl fmt::Debug for Wait {
 /// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
-    /// What was waited for was written.
+    /// The awaited text was written.
     Matched,
-    /// What was waited for stands in the last lines that were looked at before.
+    /// The awaited text is in the last lines of the previous look.
     MatchedBefore,
-    /// Nothing was written for as long as was asked.
+    /// No output came for the requested time.
     Idle,
     /// The command has ended.
     Ended,
@@ -106,14 +105,14 @@ pub enum Waited {
     OutOfTime,
 }
 
-/// What a command wrote since the last look.
+/// The output of a command since the last look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
     /// The command.
     pub background: Background,
-    /// What it wrote, up to the end of a character; up to the end of a line where whole lines were asked.
+    /// The output, up to a character or, on request, line end.
     pub bytes: Vec<u8>,
-    /// How many bytes before that are not kept in memory any more.
+    /// The number of earlier bytes no longer in memory.
     pub n_lost: u64,
     /// Why the wait ended.
     pub waited: Waited,
@@ -128,28 +127,28 @@ pub struct Size {
     pub cols: u16,
 }
 
-/// What stands on the screen of a terminal.
+/// The screen of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screen {
     /// The command.
     pub background: Background,
     /// Its size.
     pub size: Size,
-    /// The lines, without blanks at their ends.
+    /// The lines without trailing blanks.
     pub rows: Vec<String>,
-    /// Which of them are not as they were at the last look.
+    /// The lines that changed since the last look.
     pub changed: Vec<bool>,
     /// Line and character of the cursor, both from 0.
     pub cursor: (u16, u16),
-    /// How many bytes were written too fast to be drawn since the last look.
+    /// The number of bytes since the last look that were too fast to draw.
     pub n_skipped: u64,
-    /// Whether the program shows nothing of what is typed, as when it asks for a password.
+    /// Whether the program disabled echo, as for a password.
     pub hides_input: bool,
     /// Why the wait ended.
     pub waited: Waited,
 }
 
-/// A key that no text has.
+/// A key without a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// Enter.
@@ -168,7 +167,7 @@ pub enum Key {
     Insert,
     /// An arrow: `A` up, `B` down, `C` right, `D` left; `H` is home and `F` end.
     Cursor(char),
-    /// The same with others held down: 1 and 1 for shift, 2 for alt, 4 for control.
+    /// The same with modifiers: 1 plus 1 for shift, 2 for alt, 4 for control.
     CursorWith(char, u8),
     /// Page up.
     PageUp,
@@ -182,10 +181,10 @@ pub enum Key {
     Alt(char),
 }
 
-/// What is typed into a terminal.
+/// Input for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Typed {
-    /// Characters; the end of a line is the key Enter.
+    /// Characters; a line feed is the key Enter.
     Text(String),
     /// A key.
     Key(Key),

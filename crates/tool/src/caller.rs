@@ -1,20 +1,20 @@
-//! Who makes a call.
+//! The identity of a caller.
 
 use std::borrow::Cow;
 
-/// Who makes a call, and how it is named.
+/// The session, agent and call behind a change or command.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The session, whose commands see one another.
+    /// The session; its calls share background commands.
     pub session: String,
-    /// The agent, where there are several: each knows its own files.
+    /// The agent, if there are several; each has its own file knowledge.
     pub agent: Option<String>,
-    /// The turn of the conversation, where the caller counts turns.
+    /// The conversation turn, if the caller counts turns.
     pub turn: Option<String>,
     /// The call, which names the stored output.
     pub call_id: String,
     /// The wire name of the tool.
     pub tool: String,
-    /// The dialect whose name was used.
+    /// The dialect of the call.
     pub dialect: Cow<'static, str>,
 }

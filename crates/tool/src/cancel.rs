@@ -1,4 +1,4 @@
-//! Taking a call back.
+//! Cancellation of calls.
 
 use crate::sync::lock;
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// A flag that a caller raises and that work looks at between steps.
+/// A cancel flag that work checks between steps.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<Inner>);
 
@@ -18,7 +18,7 @@ struct Inner {
 }
 
 impl Cancel {
-    /// Raises the flag and wakes whoever waits for it.
+    /// Raises the flag and wakes all waiters.
     pub fn cancel(&self) {
         self.0.raised.store(true, Ordering::Release);
         let wakers = std::mem::take(&mut *lock(&self.0.wakers));
@@ -30,7 +30,7 @@ impl Cancel {
         self.0.raised.load(Ordering::Acquire)
     }
 
-    /// Returns the flag itself, for loops that may not know this type.
+    /// Returns the atomic flag, for loops without this type.
     pub fn flag(&self) -> &AtomicBool {
         &self.0.raised
     }
@@ -41,7 +41,7 @@ impl Cancel {
     }
 }
 
-/// The wait of [`Cancel::cancelled`].
+/// The future of [`Cancel::cancelled`].
 #[derive(Debug)]
 pub struct CancelWait(Cancel);
 

@@ -1,39 +1,37 @@
-//! What was there before changes, and what a call wants to have back.
+//! Checkpoints of files before changes, and the restore of a checkpoint.
 //!
-//! The paths of a restore are known to the index alone, so a call names a checkpoint, and the guard
-//! makes claims of its paths: they are contained, judged, shown and recorded like the paths of any
-//! other change. What the operation then does it reads from the [`RestorePlan`].
+//! A call names a checkpoint; only the index knows its paths. The guard turns them into claims, which are
+//! contained, judged, shown and recorded like any change. The operation then runs the [`RestorePlan`].
 
 use std::path::{Path, PathBuf};
 
 use crate::{Kind, Slot, ToolError};
 
-/// What a call wants to have as it was.
+/// The request of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restore {
     /// The wire name of the argument that names the checkpoint, for messages.
     pub argument: &'static str,
     /// The checkpoint, by id.
     pub id: String,
-    /// Whether the paths of this checkpoint alone are meant, and not those of all later ones of its
-    /// session too.
+    /// Whether it restores this checkpoint alone, without the later ones of its session.
     pub only: bool,
-    /// Whether it begins with the first checkpoint of the same turn.
+    /// Whether it starts at the first checkpoint of the same turn.
     pub turn: bool,
-    /// The file or directory that alone is meant.
+    /// The only file or directory to restore.
     pub path: Option<String>,
-    /// Whether it is done where somebody else changed a path since.
+    /// Whether it overwrites later changes by others.
     pub force: bool,
-    /// Whether nothing is to be changed.
+    /// Whether it is a dry run.
     pub looks: bool,
-    /// The operations that each act of a restore stands for: a rule that stops one of them stops the act.
+    /// The operations behind each act: a rule that denies one of them denies the act.
     pub operations: &'static [(RestoreAct, &'static [&'static str])],
 }
 
-/// What was or is at a path.
+/// The state of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Was {
-    /// Nothing.
+    /// Absent.
     Absent,
     /// A regular file.
     File {
@@ -44,9 +42,9 @@ pub enum Was {
         /// Permission bits.
         mode: u32,
     },
-    /// A regular file whose content was too large to be kept.
+    /// A regular file too large to be stored.
     Unkept,
-    /// A symbolic link to this path.
+    /// A symlink with this target.
     Link(PathBuf),
     /// A directory.
     Directory {
@@ -57,70 +55,70 @@ pub enum Was {
     Special,
 }
 
-/// What a step of a restore does.
+/// The act of one restore step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreAct {
-    /// Removes a file or a link.
+    /// Removes a file or symlink.
     Remove,
-    /// Removes a directory if nothing is in it.
+    /// Removes an empty directory.
     RemoveDirectory,
-    /// Makes a directory.
+    /// Creates a directory.
     MakeDirectory,
     /// Writes a file, with its mode.
     Write,
-    /// Makes a symbolic link.
+    /// Creates a symlink.
     MakeLink,
-    /// Nothing: it is as it was.
+    /// No change is needed.
     Nothing,
 }
 
-/// What stands against a step.
+/// A conflict of a restore step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreConflict {
-    /// Why, as the end of a sentence.
+    /// The reason, as the end of a sentence.
     pub why: String,
-    /// Whether force helps.
+    /// Whether `force` overrides it.
     pub can_be_forced: bool,
 }
 
 /// One step of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreStep {
-    /// The target, where the call may reach the path.
+    /// The target, if the call may reach the path.
     pub slot: Option<Slot>,
     /// The real path.
     pub path: PathBuf,
-    /// What is done.
+    /// The act.
     pub act: RestoreAct,
-    /// What is there now.
+    /// The current state.
     pub now: Was,
-    /// What is there after the restore.
+    /// The state after the restore.
     pub wanted: Was,
-    /// What stands against it.
+    /// The conflict, if any.
     pub conflict: Option<RestoreConflict>,
 }
 
-/// What a restore does.
+/// The steps of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestorePlan {
     /// The checkpoint.
     pub id: String,
-    /// When it was made, in milliseconds since 1970.
+    /// Its creation time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The wire name of the tool that it was made for.
+    /// The wire name of the tool that changed the files.
     pub tool: String,
     /// The session whose changes are undone.
     pub session: String,
-    /// The checkpoints that are undone, the oldest first.
+    /// The undone checkpoints, oldest first.
     pub undone: Vec<String>,
-    /// What the call of the checkpoint did, by path.
+    /// The changes of the checkpoint's call, by path.
     pub changes: Vec<PathChange>,
-    /// What is done, in order.
+    /// The steps in order.
     pub steps: Vec<RestoreStep>,
 }
 
 impl RestorePlan {
-    /// Returns the steps that stand against the restore, where it is forced or not.
+    /// Returns the steps whose conflict stops the restore, with or without force.
     pub fn refused(&self, forced: bool) -> impl Iterator<Item = (&RestoreStep, &RestoreConflict)> {
         self.steps.iter().filter_map(move |step| {
             let conflict = step.conflict.as_ref()?;
@@ -128,36 +126,35 @@ impl RestorePlan {
         })
     }
 
-    /// Returns the steps that do something.
+    /// Returns the steps that change something.
     pub fn acting(&self) -> impl Iterator<Item = &RestoreStep> {
         self.steps.iter().filter(|step| step.act != RestoreAct::Nothing)
     }
 }
 
-/// What a call did to one path.
+/// The change of one path by a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathChange {
     /// The real path.
     pub path: PathBuf,
-    /// What was there before.
+    /// The state before.
     pub before: Was,
-    /// What the call left, or was to leave; `None` where nobody said.
+    /// The actual or intended state after; `None` if unknown.
     pub after: Option<Was>,
-    /// Whether the change is known to have happened. Where it is not, the call is under way or its
-    /// process died.
+    /// Whether the change is known to have happened; otherwise the call is running or its process died.
     pub settled: bool,
 }
 
-/// Which checkpoints are listed.
+/// The filter of a checkpoint list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointQuery {
-    /// Those of this session, or of all.
+    /// Only this session, or all.
     pub session: Option<String>,
-    /// Those of this turn, or of all.
+    /// Only this turn, or all.
     pub turn: Option<String>,
-    /// Those that changed this real path or what is beneath it, or all.
+    /// Only changes of this real path or beneath it, or all.
     pub path: Option<PathBuf>,
-    /// The most that are listed.
+    /// The longest list.
     pub limit: usize,
 }
 
@@ -166,42 +163,42 @@ pub struct CheckpointQuery {
 pub struct CheckpointInfo {
     /// Its id.
     pub id: String,
-    /// When it was made, in milliseconds since 1970.
+    /// Its creation time, in milliseconds since 1970.
     pub at_ms: u64,
     /// The session of its call.
     pub session: String,
-    /// The agent, where there are several.
+    /// The agent, if there are several.
     pub agent: Option<String>,
-    /// The turn of the conversation, where the caller counted turns.
+    /// The turn of the conversation, if the caller counted turns.
     pub turn: Option<String>,
     /// The call.
     pub call_id: String,
-    /// The dialect whose name was used.
+    /// The dialect of the call.
     pub dialect: String,
     /// The wire name of the tool.
     pub tool: String,
-    /// What the call did to each path that this caller may see.
+    /// The changes to paths that this caller may see.
     pub changes: Vec<PathChange>,
 }
 
 /// The checkpoints that a call may see.
 pub trait Checkpoints: Send + Sync {
-    /// Lists checkpoints, the newest first. Paths that the caller may not touch are left out.
+    /// Lists checkpoints, newest first, without paths that the caller may not touch.
     fn list(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointInfo>, ToolError>;
 
-    /// Returns what the call restores, where it names a checkpoint.
+    /// Returns the plan of the restore that the call requests.
     fn plan(&self) -> Option<&RestorePlan>;
 
-    /// Reads the kept content of a file that the plan names.
+    /// Reads the stored content of a file in the plan.
     fn content(&self, path: &Path, was: &Was) -> Result<Vec<u8>, ToolError>;
 }
 
-/// The checkpoints of a World that has none.
+/// The `Checkpoints` of a World without any.
 #[derive(Debug)]
 pub struct NoCheckpoints;
 
 impl NoCheckpoints {
-    /// Returns the error of a call that needs checkpoints where there are none.
+    /// Returns the error for a call that needs checkpoints.
     pub fn error() -> ToolError {
         ToolError::new(Kind::Unavailable, "no checkpoints are kept here")
             .hint("they need a state directory; `sinew doctor` says what is missing")

@@ -1,47 +1,46 @@
-//! What a call says it will touch, and what containment made of it.
+//! Claims of a call on paths, and the targets after containment.
 
 use std::path::PathBuf;
 
 use crate::CommandTarget;
 use crate::world::{FileKind, FileMeta, Slot};
 
-/// What a call wants to do with a path.
+/// The access that a call requests to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Read one file.
     Read,
-    /// Look at a directory and what is beneath it, or at one file.
+    /// Search a directory tree, or one file.
     Search,
-    /// Look at what a name itself stands for: a symbolic link is read, not followed.
+    /// Inspect a name itself: a symlink is read, not followed.
     Inspect,
     /// Create or replace a file.
     Write {
         /// Whether missing parent directories are created.
         parents: bool,
-        /// What a symbolic link as last component means.
+        /// How a final symlink is treated.
         links: Links,
     },
     /// Replace a file that must exist.
     Edit {
-        /// What a symbolic link as last component means.
+        /// How a final symlink is treated.
         links: Links,
     },
-    /// Remove a file or a symbolic link, never what a link points to.
+    /// Remove a file or a symlink, never its target.
     Remove,
-    /// Make a directory, and those above it that are missing.
+    /// Create a directory with its parents.
     Make,
-    /// Give a file, a directory or a symbolic link itself another name: that of the next claim, which
-    /// is one to write there.
+    /// Rename a file, directory or symlink itself to the path of the next claim, which is a `Write`.
     Move,
 }
 
 impl Access {
-    /// Returns whether the access can change something.
+    /// Returns whether the access can change a file.
     pub fn changes(self) -> bool {
         !matches!(self, Self::Read | Self::Search | Self::Inspect)
     }
 
-    /// Returns what a symbolic link as last component means.
+    /// Returns how a final symlink is treated.
     pub fn links(self) -> Links {
         match self {
             Self::Write { links, .. } | Self::Edit { links } => links,
@@ -51,10 +50,10 @@ impl Access {
     }
 }
 
-/// What a symbolic link as last component of a path means.
+/// How a symlink as last component of a path is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// Its target is changed where it lies inside a root, and the link stays.
+    /// The link's target is meant, if it lies inside a root.
     Follow,
     /// The call is refused.
     Refuse,
@@ -62,28 +61,28 @@ pub enum Links {
     Itself,
 }
 
-/// One path as a call names it, before containment.
+/// A path of a call before containment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The wire name of the argument, for messages.
     pub argument: &'static str,
     /// The path as written; `None` means the working directory.
     pub path: Option<String>,
-    /// What the call wants to do with it.
+    /// The requested access.
     pub access: Access,
 }
 
-/// What was found at a path when it was contained.
+/// The state of a path at containment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileState {
-    /// Nothing, and its parent may be missing too.
+    /// Absent; its parent may be missing too.
     Missing,
-    /// Something, with what was known of it then.
+    /// Present, with its metadata.
     Found(FileMeta),
 }
 
 impl FileState {
-    /// Returns what kind of thing was found.
+    /// Returns the file type, if present.
     pub fn kind(&self) -> Option<FileKind> {
         match self {
             Self::Missing => None,
@@ -92,30 +91,30 @@ impl FileState {
     }
 }
 
-/// One path after containment: beneath a root, on open handles that only the guard can see.
+/// A path after containment: beneath a root, on open file descriptors of the guard.
 #[derive(Debug, Clone)]
 pub struct FileTarget {
-    /// The place of the target in the World made for the call.
+    /// The slot in the World of the call.
     pub slot: Slot,
-    /// The claim it came from.
+    /// Its claim.
     pub claim: Claim,
-    /// The real absolute path, links resolved.
+    /// The real absolute path with symlinks resolved.
     pub path: PathBuf,
-    /// The root that holds it.
+    /// The root that contains it.
     pub root: PathBuf,
-    /// What was there.
+    /// Its state at containment.
     pub state: FileState,
-    /// The protected name that the path falls under, if any.
+    /// The protected name that matches the path, if any.
     pub protected: Option<&'static str>,
 }
 
-/// Everything one call really names.
+/// All resolved targets of a call.
 #[derive(Debug, Clone, Default)]
 pub struct Targets {
     /// Files and directories, in the order of the claims.
     pub files: Vec<FileTarget>,
-    /// The command, which starts in the first of them.
+    /// The command, which starts in the first file target.
     pub command: Option<CommandTarget>,
-    /// The hosts that it reaches, in small letters.
+    /// The hosts that it reaches, in lower case.
     pub hosts: Vec<String>,
 }

@@ -1,8 +1,8 @@
-//! The hash that names a content in changes, checkpoints and what callers know of files.
+//! The content hash of changes, checkpoints and file knowledge.
 
 use std::fmt;
 
-/// The BLAKE3 hash of a content. It is shown in lower-case hex.
+/// A BLAKE3 hash of content, displayed in lower-case hex.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentHash([u8; 32]);
 
@@ -12,7 +12,7 @@ impl ContentHash {
         &self.0
     }
 
-    /// Reads a hash in lower-case hex.
+    /// Parses lower-case hex.
     pub fn from_hex(hex: &[u8]) -> Option<Self> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),

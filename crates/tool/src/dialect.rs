@@ -1,11 +1,10 @@
-//! One tool vocabulary.
+//! A dialect: one tool vocabulary.
 
 use std::sync::Arc;
 
 use crate::{FileSettings, Tool};
 
-/// A table that gives operations the names, parameters, units, defaults, limits and reply shapes of
-/// one vocabulary. It holds no state.
+/// A stateless table of names, parameters, units, defaults, limits and reply shapes of operations.
 #[derive(Debug, Clone, Copy)]
 pub struct Dialect {
     /// The name on the command line.
@@ -14,6 +13,6 @@ pub struct Dialect {
     pub tools: fn() -> Vec<Arc<dyn Tool>>,
     /// Returns the settings before configuration.
     pub settings: fn() -> FileSettings,
-    /// How long somebody who is asked may take, in milliseconds, unless configured.
+    /// The default time limit of an approval, in milliseconds.
     pub approval_timeout_ms: u64,
 }

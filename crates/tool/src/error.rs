@@ -1,19 +1,19 @@
-//! Why a call did not do its deed.
+//! Errors of calls, by kind.
 
 use std::borrow::Cow;
 use std::fmt;
 
 crate::word_enum! {
-    /// The closed list of error kinds, as programs see them.
+    /// The closed list of error kinds for programs.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum Kind {
         /// No tool of that name.
         NotFound = "not_found",
         /// Arguments that do not fit the tool.
         InvalidArgs = "invalid_args",
-        /// A file or directory that is not there, or a dangling link.
+        /// A missing file or directory, or a dangling symlink.
         FileNotFound = "file_not_found",
-        /// A path that no system can hold: NUL, too long, a loop of links.
+        /// An invalid path: NUL, too long, a symlink loop.
         InvalidPath = "invalid_path",
         /// A path outside the roots, or one that a rule denies.
         PathDenied = "path_denied",
@@ -21,9 +21,9 @@ crate::word_enum! {
         PermissionDenied = "permission_denied",
         /// A rule denied the call.
         PolicyDenied = "policy_denied",
-        /// A person denied the call, or nobody could be asked.
+        /// A person denied the call, or no approver exists.
         ApprovalDenied = "approval_denied",
-        /// Nobody answered in time.
+        /// No answer came in time.
         ApprovalTimeout = "approval_timeout",
         /// A hook stopped the call.
         BlockedByHook = "blocked_by_hook",
@@ -33,9 +33,9 @@ crate::word_enum! {
         Binary = "binary",
         /// More bytes than the limit.
         TooLarge = "too_large",
-        /// The text to replace is not in the file.
+        /// The text to replace does not occur in the file.
         NoMatch = "no_match",
-        /// The text to replace is there more than once.
+        /// The text to replace occurs more than once.
         NotUnique = "not_unique",
         /// The file must be read before it is changed.
         MustReadFirst = "must_read_first",
@@ -43,20 +43,19 @@ crate::word_enum! {
         Stale = "stale",
         /// The time ran out.
         Timeout = "timeout",
-        /// The caller took the call back.
+        /// The caller cancelled the call.
         Cancelled = "cancelled",
         /// A count, size or rate limit was reached.
         LimitReached = "limit_reached",
-        /// Something the tool needs is not there on this machine or in this build.
+        /// A feature is missing on this machine or in this build.
         Unavailable = "unavailable",
-        /// The deed failed for another reason.
+        /// Any other failure.
         ExecutionFailed = "execution_failed",
     }
 }
 
 impl Kind {
-    /// Returns the exit code that a call on the command line ends with: 3 for what was denied,
-    /// 2 for what cannot be understood, else 1.
+    /// Returns the CLI exit code: 3 for a denial, 2 for invalid input, else 1.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::PathDenied
@@ -70,9 +69,7 @@ impl Kind {
     }
 }
 
-/// A refusal or failure: what programs branch on, what the model reads, what it may do next, and
-/// what only the log may know.
-///
+/// An error: kind for programs, message and hint for the model, source for the log.
 /// Paths outside the workspace, secrets and internal addresses appear only in `source`.
 #[derive(Debug)]
 pub struct ToolError {
@@ -80,7 +77,7 @@ pub struct ToolError {
     pub kind: Kind,
     /// For the model: lower case, no final period.
     pub message: Cow<'static, str>,
-    /// What to try next, where something can be said.
+    /// The next step to try, if known.
     pub hint: Option<Cow<'static, str>>,
     /// For the log alone.
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -92,14 +89,14 @@ impl ToolError {
         Self { kind, message: message.into(), hint: None, source: None }
     }
 
-    /// Returns the same error with what to do next.
+    /// Returns the error with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Returns the same error with its cause for the log.
+    /// Returns the error with its cause for the log.
     #[must_use]
     pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());

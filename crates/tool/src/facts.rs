@@ -1,14 +1,13 @@
-//! What policy, approval, checkpoints, concurrency, metrics and annotations may know of a tool
-//! without knowing its name.
+//! Facts about tools for policy, approval, checkpoints, concurrency, metrics and annotations.
 
 use std::ops::BitOr;
 
-/// The ways in which a tool can touch what is outside it: a set.
+/// A set of effects of a tool on its environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Effects(u8);
 
 impl Effects {
-    /// Looks and changes nothing.
+    /// Reads only.
     pub const OBSERVE: Self = Self(1);
     /// Changes files.
     pub const CHANGE: Self = Self(2);
@@ -18,7 +17,7 @@ impl Effects {
     pub const NETWORK: Self = Self(8);
     /// Hands work to another agent.
     pub const DELEGATE: Self = Self(16);
-    /// Reaches what the session itself began and was allowed to: its processes and their terminals.
+    /// Accesses the session's own processes and terminals.
     pub const SESSION: Self = Self(32);
 
     /// Returns whether every effect of `other` is in this set.
@@ -37,18 +36,18 @@ impl Effects {
         Self(self.0 & !other.0)
     }
 
-    /// Returns the effect of a name.
+    /// Returns the effect with a name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::NAMED.into_iter().find(|(_, known)| *known == name).map(|(effect, _)| effect)
     }
 
-    /// Returns both sets as one.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns whether the set only looks.
+    /// Returns whether the set is read-only.
     pub fn only_observes(self) -> bool {
         self == Self::OBSERVE
     }
@@ -78,40 +77,40 @@ impl BitOr for Effects {
     }
 }
 
-/// How long a call may occupy the thread that runs it.
+/// The use of threads by a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// Bounded work of well under a few milliseconds: answered on the thread that read the call.
+    /// Less than a few milliseconds: runs on the reading thread.
     Cheap,
-    /// Work on files or processors that may take long: runs on a thread for blocking work.
+    /// Long file or CPU work: runs on a blocking thread.
     Long,
-    /// Waits for something else: runs as a task.
+    /// Waits for events: runs as a task.
     Waits,
 }
 
-/// What is known of a tool whatever its arguments are.
+/// The facts of a tool, independent of arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// The most the tool can do; one call may do less.
+    /// All possible effects; one call may have fewer.
     pub effects: Effects,
-    /// Whether a second identical call changes nothing more.
+    /// Whether an identical second call changes nothing more.
     pub idempotent: bool,
-    /// Whether a change may remove or overwrite what was there.
+    /// Whether a change may remove or overwrite content.
     pub destructive: bool,
-    /// Whether calls may run beside one another.
+    /// Whether calls may run in parallel.
     pub parallel: bool,
 }
 
 impl Facts {
-    /// Looks at files, changes nothing, may run beside anything.
+    /// Reads files and may run in parallel.
     pub const OBSERVES: Self =
         Self { effects: Effects::OBSERVE, idempotent: true, destructive: false, parallel: true };
 
-    /// Changes files and may overwrite what was there.
+    /// Changes files and may overwrite content.
     pub const CHANGES: Self =
         Self { effects: Effects::CHANGE, idempotent: false, destructive: true, parallel: false };
 
-    /// What is assumed of a tool that says nothing: everything, so that it always asks.
+    /// The default of unknown tools: all effects, so that they always ask.
     pub const UNKNOWN: Self = Self {
         effects: Effects(Effects::CHANGE.0 | Effects::EXECUTE.0 | Effects::NETWORK.0),
         idempotent: false,

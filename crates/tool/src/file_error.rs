@@ -1,4 +1,4 @@
-//! Why a file could not be looked at or changed, and what a caller is told of it.
+//! Errors of file access, and their messages for callers.
 
 use std::borrow::Cow;
 use std::io;
@@ -7,16 +7,16 @@ use std::path::Path;
 use crate::{FileKind, Kind, ToolError, Writer};
 use crate::{knowledge, line, line_name};
 
-/// Why a file could not be reached or changed.
+/// The reason why a file could not be read or changed.
 #[derive(Debug)]
 pub enum FileError {
-    /// Nothing there.
+    /// Absent.
     Missing,
-    /// A rule denies it; says which.
+    /// Denied by this rule.
     Denied(String),
     /// The operating system refused.
     Permission,
-    /// Not the kind of thing that was needed.
+    /// The wrong file type.
     NotRegular(FileKind),
     /// A directory was needed.
     NotDirectory,
@@ -24,44 +24,44 @@ pub enum FileError {
     Invalid(&'static str),
     /// The parent directory does not exist.
     NoParent,
-    /// Something has the name already.
+    /// The name already exists.
     Exists,
-    /// The names lie on two file systems.
+    /// The names are on different file systems.
     OtherFileSystem,
-    /// A symbolic link where none is followed.
+    /// A symlink that is not followed.
     Link,
-    /// A file of another user or group, which a replacement would not keep.
+    /// A different owner or group, which a replacement would lose.
     Owner,
-    /// A file with this many names.
+    /// A file with this many hard links.
     ManyLinks(u64),
-    /// A file with this many names, which is to be changed in place together with others.
+    /// A file with this many hard links, in a joint change in place.
     LinksInPlace(u64),
     /// The file changed meanwhile.
     Changed,
-    /// The caller knows another content than the file has; says who wrote that, where it is known.
+    /// The caller knows other content; names its writer if known.
     Stale(Option<Writer>),
-    /// The caller must know the content first, and does not.
+    /// The caller must read the content first.
     Unread,
-    /// Others were changing the same directory for too long.
+    /// Concurrent changes of the same directory took too long.
     Busy,
     /// No space, a quota or a size limit.
     Full(io::Error),
-    /// The process may not hold more than this many files and directories open.
+    /// The process reached this limit of open file descriptors.
     OpenFiles(u64),
     /// The file system is read-only.
     ReadOnly,
-    /// The journal of changes that happen together cannot be written.
+    /// The journal (write-ahead log) of multi-file changes cannot be written.
     Journal(io::Error),
-    /// What is there cannot be kept for an undo, so it stays; says why.
+    /// The old state cannot be stored for an undo, so it stays.
     Unkept(Box<ToolError>),
-    /// The call was taken back.
+    /// The call was cancelled.
     Cancelled,
-    /// Anything else.
+    /// Any other I/O error.
     Io(io::Error),
 }
 
 impl FileError {
-    /// Returns whether nothing happened and the same change may succeed in a moment.
+    /// Returns whether nothing happened and a retry may succeed soon.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Busy => true,
@@ -70,7 +70,7 @@ impl FileError {
         }
     }
 
-    /// Returns the error of a call about a path, in the words for the model.
+    /// Returns the error about a path, in words for the model.
     pub fn about(self, shown: &str) -> ToolError {
         let shown = &in_line(clipped(shown));
         let error = |kind, message: String| ToolError::new(kind, message);
@@ -181,7 +181,7 @@ fn other_file_system(shown: &str) -> ToolError {
     .hint("read the files and write them there")
 }
 
-/// Returns a path as it was written or is shown, in quotes where it would not stay in its line.
+/// Quotes a path that would break its line.
 fn in_line(shown: Cow<'_, str>) -> Cow<'_, str> {
     match line::breaks_lines(&shown) {
         true => Cow::Owned(line_name(Path::new(&*shown)).into_owned()),
@@ -189,7 +189,7 @@ fn in_line(shown: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// Returns a path that is too long to be one with its middle left out.
+/// Replaces the middle of a too long path.
 fn clipped(shown: &str) -> Cow<'_, str> {
     const MAX: usize = 1_024;
     if shown.len() <= MAX {
@@ -201,7 +201,6 @@ fn clipped(shown: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{head}[{n_left_out} more bytes]{tail}"))
 }
 
-/// Returns the words of an I/O error without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string().to_lowercase();
     match text.find(" (os error") {

@@ -1,4 +1,4 @@
-//! Futures as traits of this crate return them.
+//! The boxed future of this crate's traits.
 
 use std::future::Future;
 use std::pin::Pin;

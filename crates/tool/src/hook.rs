@@ -1,9 +1,8 @@
-//! Code of somebody else that runs around calls: what it is told, what it may answer, and when.
+//! Hooks: external code around calls, with typed payloads and decisions.
 //!
-//! A hook sees typed payloads, one type for each event, whose JSON schemas are made from the same
-//! definition. Arguments are changed before anything judges them and replies before they are bounded,
-//! so a hook can neither change what was approved nor make a reply longer than it may be. A hook
-//! answers no question: it sees them asked and answered.
+//! Each event has one payload type, which also generates its JSON schema. Hooks change arguments before the
+//! ruling and replies before truncation, so they cannot alter approved calls or exceed reply limits.
+//! A hook observes approval questions and cannot answer them.
 
 mod event;
 mod form;
@@ -19,48 +18,44 @@ pub use payload::{
 
 use crate::{Arguments, BoxFuture, Meta, Reply, ToolError};
 
-/// What a hook decided about something that has not happened yet.
+/// The decision of a hook before an event happens.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// Nothing to say.
+    /// No change.
     Continue,
-    /// Changes these: for a call its arguments, for a moment of an agent the keys of its payload. What
-    /// is not named stays.
+    /// Changes call arguments, or payload keys of an agent event; others stay.
     Modify(Arguments),
-    /// Puts these in the place of all arguments of a call; else the same as [`Decision::Modify`].
+    /// Replaces all arguments of a call; otherwise the same as [`Decision::Modify`].
     Replace(Arguments),
-    /// Stops it, with the reason for the model.
+    /// Blocks the event, with the reason for the model.
     Block(String),
-    /// The hook failed for this reason, and what it was asked about goes on all the same.
+    /// The hook failed for this reason, and the event continues.
     Failed(String),
 }
 
-/// Runs around every call. Hooks with a higher priority run first; later ones see what earlier ones
-/// changed.
-///
-/// Each method belongs to one event and does nothing unless it is written. A hook that says in
-/// [`Hook::wants`] which events it is for costs nothing at the others.
+/// Runs around every call, by descending priority; later hooks see the changes of earlier ones.
+/// Each method handles one event, by default without effect; [`Hook::wants`] skips other events at no cost.
 pub trait Hook: Send + Sync {
-    /// Names the hook in messages.
+    /// Returns the name for messages.
     fn name(&self) -> &str;
 
-    /// Returns where the hook is written, where that can be said.
+    /// Returns where the hook is configured, if known.
     fn origin(&self) -> Option<&str> {
         None
     }
 
-    /// Orders hooks, high first; among equals the one that was added first comes first.
+    /// Returns the priority: high first, equal ones in the order added.
     fn priority(&self) -> i32 {
         0
     }
 
-    /// Returns whether the hook is called at an event. Asked once, when the runtime is built.
+    /// Returns whether the hook handles an event; called once at build time.
     fn wants(&self, event: HookEvent) -> bool {
         let _ = event;
         true
     }
 
-    /// Runs before anything judges the call. An error blocks it.
+    /// Runs before the ruling. An error blocks the call.
     fn before_tool_execute<'a>(
         &'a self,
         call: &'a ToolCall<'a>,
@@ -69,8 +64,7 @@ pub trait Hook: Send + Sync {
         Box::pin(std::future::ready(Ok(Decision::Continue)))
     }
 
-    /// Runs on the reply of a tool that ran, whether or not it did its deed. An error withholds the
-    /// reply.
+    /// Runs on the reply of a tool that ran, even if it failed. An error withholds the reply.
     fn after_tool_execute<'a>(
         &'a self,
         call: &'a ToolCall<'a>,
@@ -81,8 +75,7 @@ pub trait Hook: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Runs on every reply, also of calls that were refused, before it is bounded, kept and handed out.
-    /// An error withholds the reply.
+    /// Runs on every reply, also of refusals, before truncation. An error withholds the reply.
     fn persist<'a>(
         &'a self,
         call: &'a ToolCall<'a>,
@@ -92,14 +85,13 @@ pub trait Hook: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Sees a question when it is asked and when it is answered. An error changes nothing, and nobody
-    /// waits for it: it runs on a thread beside the calls.
+    /// Observes a question and its answer, on a thread beside the calls. Errors are ignored.
     fn approval<'a>(&'a self, approval: &'a Approval) -> BoxFuture<'a, Result<(), ToolError>> {
         let _ = approval;
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Runs before the first call of a session, on a thread beside the calls. An error changes nothing.
+    /// Runs before the first call of a session, on a thread beside the calls. Errors are ignored.
     fn session_start<'a>(
         &'a self,
         session: &'a SessionStart,
@@ -108,14 +100,13 @@ pub trait Hook: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Runs at the end of a session that had a call. An error changes nothing.
+    /// Runs at the end of a session that had a call. Errors are ignored.
     fn session_end<'a>(&'a self, session: &'a SessionEnd) -> BoxFuture<'a, Result<(), ToolError>> {
         let _ = session;
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Runs at a moment of an agent. An error blocks what can be blocked. Nothing in this version
-    /// brings such moments about: a program that has an agent does.
+    /// Runs at an agent event, fired only by programs with an agent. An error blocks what can be blocked.
     fn agent<'a>(&'a self, moment: &'a AgentEvent) -> BoxFuture<'a, Result<Decision, ToolError>> {
         let _ = moment;
         Box::pin(std::future::ready(Ok(Decision::Continue)))
@@ -123,7 +114,7 @@ pub trait Hook: Send + Sync {
 }
 
 impl Meta {
-    /// Notes what a hook did to a call, for whoever reads the reply as a program.
+    /// Adds a note about a hook's effect for programs that read the reply.
     pub fn hook_did(&mut self, hook: &str, event: HookEvent, did: &str) {
         let note = serde_json::json!({ "hook": hook, "event": event.as_str(), "did": did });
         let mut notes = match self.more.get("hooks") {

@@ -1,8 +1,7 @@
-//! What the caller of a call knows of the content of its files.
+//! The caller's knowledge of file content, which detects stale changes.
 //!
-//! A caller is a session, or one agent of it. It knows what it read and what it wrote itself, by the
-//! content and never by times; a change of anything else would undo what somebody did meanwhile. The
-//! World of a call speaks for its caller alone, and holds no paths: files are named by their slots.
+//! A caller is a session, or one of its agents. It knows the content hashes that it read or wrote, not times.
+//! The World of a call uses its caller's knowledge only, and names files by slots.
 
 use std::time::Duration;
 
@@ -10,34 +9,34 @@ use crate::world::{Identity, Slot};
 use crate::{ContentHash, FileError};
 use crate::{Kind, ToolError};
 
-/// What a read saw of a file.
+/// A read of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadObservation {
-    /// The state of the file when it was opened.
+    /// The state of the file at opening.
     pub state: Identity,
-    /// BLAKE3 of the whole content, where all of it was read.
+    /// The BLAKE3 of the content, if read completely.
     pub content: Option<ContentHash>,
-    /// The part that is shown: first line and most lines.
+    /// The shown part: first line and line limit.
     pub part: (u64, u64),
 }
 
-/// Who wrote the content that a file has.
+/// The writer of the current content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Writer {
     /// The session.
     pub session: String,
-    /// The agent, where there are several.
+    /// The agent, if there are several.
     pub agent: Option<String>,
     /// The wire name of the tool.
     pub tool: String,
-    /// How long ago.
+    /// The time since the write.
     pub ago: Duration,
-    /// Whether the change is known to be done; else it was begun.
+    /// Whether the change is known to be complete.
     pub is_done: bool,
 }
 
 impl Writer {
-    /// Returns a sentence about the deed, such as `session s wrote it with Edit 12 s ago`.
+    /// Returns a sentence such as `session s wrote it with Edit 12 s ago`.
     pub fn words(&self) -> String {
         let agent = self.agent.as_ref().map_or(String::new(), |agent| format!(", agent {agent},"));
         let seconds = self.ago.as_secs();
@@ -53,7 +52,7 @@ impl Writer {
     }
 }
 
-/// Returns the error of a file that the caller knows with another content.
+/// Returns the error for content that the caller does not know.
 pub(crate) fn stale(writer: Option<&Writer>, shown: &str) -> ToolError {
     let who = writer
         .map_or_else(|| String::from("another program or a command changed it"), Writer::words);
@@ -61,22 +60,18 @@ pub(crate) fn stale(writer: Option<&Writer>, shown: &str) -> ToolError {
         .hint("read it again, and make the change on what is there now")
 }
 
-/// Returns the error of a file that the caller must know first.
 pub(crate) fn unread(shown: &str) -> ToolError {
     let problem = format!("not read yet, so it is not changed: {shown}");
     ToolError::new(Kind::MustReadFirst, problem).hint("read the file first, then repeat the call")
 }
 
-/// What the caller of a call knows of its files.
+/// The knowledge of the files of a call.
 pub trait Knowledge: Send + Sync {
-    /// Returns whether a change of the file at a slot can be refused for what the caller knows of it
-    /// or does not know.
+    /// Returns whether knowledge, or the lack of it, can refuse a change of a slot.
     fn minds(&self, slot: Slot) -> bool;
 
-    /// Refuses where the caller may not change a file with this content: it knows another one, or
-    /// none and must know it. A change asks the same again for the content that it replaces; asking
-    /// before lets a call fail for the first reason first. Returns BLAKE3 of the content where it was
-    /// worked out, so that nobody does it again.
+    /// Refuses a change of content that the caller does not know. An early check reports the first reason
+    /// first; the change checks again. Returns the BLAKE3 if computed, to avoid a second hash.
     fn check(
         &self,
         slot: Slot,
@@ -84,12 +79,11 @@ pub trait Knowledge: Send + Sync {
         content: &[u8],
     ) -> Result<Option<ContentHash>, FileError>;
 
-    /// Notes what the caller saw of the file at a slot; returns how often in a row it has now seen
-    /// the same part of the same content.
+    /// Records a read; returns how often in a row the caller saw the same part of the same content.
     fn saw(&self, slot: Slot, observation: &ReadObservation) -> u32;
 }
 
-/// The knowledge of a World whose caller is nobody: nothing is remembered, and nothing refused.
+/// The `Knowledge` of a World without a caller: it remembers and refuses nothing.
 #[derive(Debug)]
 pub struct NoKnowledge;
 

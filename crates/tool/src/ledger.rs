@@ -1,4 +1,4 @@
-//! The record of every call.
+//! The ledger: the record of every call, with intents as a write-ahead log of changes.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use crate::{BoxFuture, Change, Effects, Kind, ToolError};
 
-/// What is known when a call opens.
+/// The data known when a call opens.
 #[derive(Debug, Clone)]
 pub struct Opening {
     /// The call.
     pub call_id: String,
     /// Its session.
     pub session: String,
-    /// The agent that makes it, where there are several.
+    /// The agent, if there are several.
     pub agent: Option<String>,
-    /// The call that caused it.
+    /// The call that caused this one.
     pub parent: Option<String>,
-    /// The dialect whose name was used.
+    /// The dialect of the call.
     pub dialect: Cow<'static, str>,
     /// The wire name of the tool.
     pub tool: String,
@@ -26,7 +26,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Returns a call of no agent in particular, which no other call caused, with no arguments known.
+    /// Returns a call without agent, parent and arguments.
     pub fn new(
         call_id: impl Into<String>,
         session: impl Into<String>,
@@ -45,53 +45,53 @@ impl Opening {
     }
 }
 
-/// The place of an open call in a ledger.
+/// The id of an intent in a ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
-/// What is known when a call closes, and until then what is known of it so far.
+/// The data known when a call closes, filled in until then.
 #[derive(Debug, Clone)]
 pub struct Closing {
-    /// What the call opened with.
+    /// The data at opening.
     pub opening: Opening,
     /// When it opened, in milliseconds since 1970.
     pub opened_at_ms: u64,
-    /// How long it took, waiting for an answer included.
+    /// Its duration in milliseconds, including the wait for an answer.
     pub duration_ms: f64,
-    /// Whether there is a tool of that name. Where there is none the names of the opening are any text.
+    /// Whether the tool exists; otherwise the names at opening are arbitrary text.
     pub found: bool,
-    /// What it could do to the outside.
+    /// Its possible effects.
     pub effects: Option<Effects>,
-    /// The first path it named: resolved, or as it was written where that was refused.
+    /// Its first path: resolved, or as written if refused.
     pub path: Option<PathBuf>,
-    /// The verdict, as a word.
+    /// The word of the verdict.
     pub verdict: Option<&'static str>,
-    /// The rule that decided.
+    /// The deciding rule.
     pub rule: Option<&'static str>,
-    /// Where that rule is written: layer, file and line.
+    /// The origin of that rule: layer, file and line.
     pub origin: Option<Arc<str>>,
-    /// Who was asked, where somebody was.
+    /// The approver that was asked, if any.
     pub approver: Option<Cow<'static, str>>,
-    /// What came back: `yes`, `exact`, `session`, `forever`, `no`, `timeout` or `gone`.
+    /// The answer: `yes`, `exact`, `session`, `forever`, `no`, `timeout` or `gone`.
     pub answer: Option<&'static str>,
-    /// How long the answer took.
+    /// The time until the answer, in milliseconds.
     pub waited_ms: Option<f64>,
-    /// The command line that it names, as it was written.
+    /// Its command line as written.
     pub command: Option<String>,
-    /// How the command was contained, where one ran.
+    /// The sandbox level of its command, if one ran.
     pub sandbox_level: Option<&'static str>,
-    /// The command of the session that it began or reached, by name.
+    /// The background command that it started or accessed, by name.
     pub background: Option<String>,
-    /// `None` where the deed was done.
+    /// The error; `None` if it succeeded.
     pub error: Option<Kind>,
-    /// What it changed.
+    /// Its changes.
     pub changes: Vec<Change>,
     /// Bytes of the reply's text.
     pub reply_bytes: u64,
 }
 
 impl Closing {
-    /// Returns what is known of a call at its opening. One that goes no further was cancelled.
+    /// Returns the record of a call at opening, which counts as cancelled until it is filled in.
     pub fn new(opening: Opening, opened_at_ms: u64) -> Self {
         Self {
             opening,
@@ -116,24 +116,22 @@ impl Closing {
     }
 }
 
-/// Something worth a record that is no call.
+/// A recorded event other than a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What it is, in one word.
+    /// Its kind, in one word.
     pub kind: &'static str,
-    /// What happened, in words for people.
+    /// Its description, in words for people.
     pub text: String,
-    /// The session that it happened in, where it is of one.
+    /// Its session, if it has one.
     pub session: Option<String>,
 }
 
-/// Where calls are recorded. One ledger serves every session of a process.
+/// Records calls; one ledger serves all sessions of a process.
 pub trait Ledger: Send + Sync {
-    /// Commits the intent of a change before the change happens, with what is known of the call by then,
-    /// the paths that it will change, and the names of the temporary files it may leave behind when the
-    /// process dies. The future ends once the record survives
-    /// the death of the process; its error stops the change. It may wait, but not in one poll: the
-    /// first poll is on the thread that reads requests. Dropping it withdraws the intent.
+    /// Commits the intent of a change before the change: its paths, and temporary files that a crash may
+    /// leave. Completes once the record survives the death of the process; an error stops the change. One
+    /// poll must not block: the first is on the reading thread. Dropping the future withdraws the intent.
     fn intend<'a>(
         &'a self,
         so_far: &'a Closing,
@@ -141,39 +139,38 @@ pub trait Ledger: Send + Sync {
         temporaries: &'a [PathBuf],
     ) -> BoxFuture<'a, Result<Ticket, ToolError>>;
 
-    /// Records how a call ended; `intent` names the record of [`Ledger::intend`], where there was
-    /// one. Never waits: records of calls that only looked are written in batches.
+    /// Records the end of a call, with the ticket of its intent if any. Never waits: it batches reads.
     fn close(&self, intent: Option<Ticket>, closing: Closing);
 
-    /// Records something that is no call, as [`Ledger::close`] does.
+    /// Records an event, without waiting.
     fn event(&self, event: Event) {
         let _ = event;
     }
 
-    /// Writes everything that still waits.
+    /// Writes all pending records.
     fn flush(&self) -> Result<(), ToolError>;
 
-    /// Returns whether no more records can wait to be written: no call runs then.
+    /// Returns whether the queue of records is full; then no call runs.
     fn full(&self) -> bool {
         false
     }
 
-    /// Returns why calls can no longer be recorded, if so: changes are then refused.
+    /// Returns why the ledger cannot record; changes are then refused.
     fn broken(&self) -> Option<String> {
         None
     }
 
-    /// Returns what happened to the ledger and should stand on the next reply, each of it once.
+    /// Returns notices about the ledger for the next reply, each once.
     fn news(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Where calls are counted and timed: one recorder feeds every metric.
+/// Counts and times calls; one recorder feeds every metric.
 pub trait Recorder: Send + Sync {
-    /// Sees every call as it closes, whether it did its deed or not. Never waits.
+    /// Receives every call at its end, also failed ones. Never waits.
     fn call(&self, closing: &Closing);
 
-    /// Writes what still waits.
+    /// Writes pending data.
     fn flush(&self) {}
 }

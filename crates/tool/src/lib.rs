@@ -1,9 +1,8 @@
-//! The contract of sinew: the words that every other crate speaks, as types and traits.
+//! The contract of sinew: the types and traits that all other crates share.
 //!
-//! A call enters as a [`Request`], is decoded by a [`Tool`] into a [`Prepared`] call that names its
-//! [`Claim`]s, runs against a [`World`] and leaves as a [`Reply`]. What may be known of a call
-//! without knowing its name is in [`Facts`]. This crate opens no file, starts no process and reads
-//! no clock: authority lives in the guard, which hands it out as a `World`.
+//! A [`Tool`] decodes a [`Request`] into a [`Prepared`] call with [`Claim`]s, which runs on a [`World`] and
+//! returns a [`Reply`]. [`Facts`] describe a tool without its name. This crate opens no file, starts no
+//! process and reads no clock: the guard grants that authority as a `World`.
 
 mod analysis;
 mod approval;

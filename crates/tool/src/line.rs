@@ -1,15 +1,12 @@
-//! Names of files in lines of text.
+//! Quotes file names for lines of text, as git does.
 //!
-//! A name may hold anything but a slash and a NUL. One with a line feed would look like two lines, so
-//! a path that cannot stand in a line as it is stands in double quotes with escapes, as git writes
-//! it: `\n`, `\t`, `\"`, `\\`, and three octal digits for any other byte. So does one with a bidirectional
-//! control, which would reorder what a reader sees, or a blank without width, one that begins with a quote, and one that is not UTF-8.
-//! Every other path is written as it is.
+//! Quoted are names with control characters, bidirectional controls, zero-width blanks, a leading quote or
+//! invalid UTF-8. The escapes are `\n`, `\t`, `\"`, `\\` and three octal digits for other bytes.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Returns a path as it stands in a line of text: owned where it is in quotes.
+/// Returns a path for a line of text; owned if quoted.
 pub fn line_name(path: &Path) -> Cow<'_, str> {
     match path.to_str() {
         Some(name) if !name.starts_with('"') && !breaks_lines(name) => Cow::Borrowed(name),
@@ -17,7 +14,7 @@ pub fn line_name(path: &Path) -> Cow<'_, str> {
     }
 }
 
-/// Returns whether a text does not stay in its line, or moves about in it.
+/// Returns whether a text leaves or reorders its line.
 pub(crate) fn breaks_lines(text: &str) -> bool {
     text.chars().any(breaks_line)
 }

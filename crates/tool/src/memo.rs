@@ -1,19 +1,17 @@
-//! What operations may remember between calls.
+//! A cache of operations between calls.
 
 use crate::sync::lock;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// A place for what can always be computed again: compiled patterns, line indexes.
-///
-/// One value per type, shared by every call of a runtime. It never holds authority: no open
-/// handles, no permissions.
+/// A cache of recomputable values, such as compiled patterns: one per type, shared by all calls.
+/// It never holds authority, such as open handles or permissions.
 #[derive(Default)]
 pub struct Memo(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl Memo {
-    /// Returns the value of a type, made the first time it is asked for.
+    /// Returns the value of a type, created on first use.
     pub fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut values = lock(&self.0);
         let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));

@@ -1,8 +1,8 @@
-//! Patterns of names, as rules, hooks and lists of tools have them.
+//! Name patterns of rules, hooks and tool lists.
 
-/// Returns whether a name fits a pattern in which `*` stands for any run of characters.
+/// Returns whether a name matches a pattern in which `*` stands for any characters.
 pub fn name_matches(pattern: &str, name: &str) -> bool {
-    // Every rule of every call asks, and most names differ at once.
+    // Fast path: every rule of every call comes here, and most names differ in the first byte.
     let starts = (pattern.as_bytes().first(), name.as_bytes().first());
     if starts.0 != Some(&b'*') && starts.0 != starts.1 {
         return false;
@@ -22,8 +22,7 @@ pub fn name_matches(pattern: &str, name: &str) -> bool {
     true
 }
 
-/// Returns whether a pattern fits the name of a tool. `::` and `__` are the same there, because some protocols
-/// carry only one of them.
+/// Returns whether a pattern matches a tool name. `::` equals `__`: some protocols carry only one of them.
 pub fn tool_matches(pattern: &str, tool: &str) -> bool {
     let other = || name_matches(pattern, &tool.replace("::", "__"));
     name_matches(pattern, tool) || (tool.contains("::") && other())

@@ -1,4 +1,4 @@
-//! One deed of the engine.
+//! Operations: the typed actions of the engine, and their context.
 
 use std::future::Future;
 use std::path::Path;
@@ -13,39 +13,39 @@ use crate::{
     World, Written, line_name,
 };
 
-/// What a call would change, worked out before anybody is asked.
+/// The expected change of a call, computed before an approval question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preview {
-    /// It cannot be told.
+    /// Unknown.
     Unknown,
-    /// This change, as a unified diff.
+    /// A unified diff.
     Diff(String),
-    /// Nothing: the call would fail or change nothing, so nobody need be asked.
+    /// No change, or a failure: no approval is needed.
     Nothing,
 }
 
-/// How long a change waits for others to end theirs.
+/// The longest wait for concurrent changes.
 const MAX_WAIT: Duration = Duration::from_secs(2);
-/// The first pause of such a wait; each further one is twice as long, up to the last.
+/// The first pause of that wait; pauses double up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LAST_PAUSE: Duration = Duration::from_millis(16);
 
-/// What one call runs with: the World narrowed to its targets, and how long it may take.
+/// The context of one call: the World of its targets, settings and time limits.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// The only way out.
+    /// The World of the call's targets.
     pub world: World,
-    /// What the call names, contained.
+    /// The contained targets.
     pub targets: Arc<Targets>,
-    /// The working directory of the call: paths beneath it are shown relative to it.
+    /// The working directory; paths beneath it are displayed relative to it.
     pub cwd: Arc<Path>,
     /// Settings of the file tools.
     pub settings: Arc<FileSettings>,
-    /// What operations may remember between calls.
+    /// The cache between calls.
     pub memo: Arc<Memo>,
-    /// Raised when the caller takes the call back.
+    /// The cancel flag.
     pub cancel: Cancel,
-    /// Where long work says how far it is.
+    /// Receives the progress of long work.
     pub progress: Progress,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
@@ -54,14 +54,14 @@ pub struct Context {
 }
 
 impl Context {
-    /// Returns the target of the claim at a place.
+    /// Returns the target of a claim by index.
     pub fn target(&self, at: usize) -> Result<&FileTarget, ToolError> {
         self.targets.files.get(at).ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the call names fewer paths than it uses")
         })
     }
 
-    /// Refuses to go on where the call was taken back or its time ran out.
+    /// Fails if the call was cancelled or its deadline passed.
     pub fn still_wanted(&self) -> Result<(), ToolError> {
         if self.cancel.is_cancelled() {
             return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
@@ -74,9 +74,8 @@ impl Context {
         }
     }
 
-    /// Replaces or creates the file of a target as [`Files::replace`](crate::Files::replace) does.
-    /// Where others are changing the same directory it waits for them without occupying a thread,
-    /// for two seconds, and not longer than somebody waits for the call.
+    /// Like [`Files::replace`](crate::Files::replace), with retries of a busy directory for up to two seconds
+    /// or until the deadline; the waits occupy no thread.
     pub async fn replace(
         &self,
         target: &FileTarget,
@@ -90,18 +89,16 @@ impl Context {
         self.patiently(change).await
     }
 
-    /// Makes several changes together as [`Files::commit`](crate::Files::commit) does, and waits for
-    /// others as [`Context::replace`] does.
+    /// Like [`Files::commit`](crate::Files::commit), with the retries of [`Context::replace`].
     pub async fn commit(&self, deeds: &[FileOp<'_>]) -> Result<Vec<Written>, ToolError> {
         self.patiently(|| self.world.files.commit(deeds)).await
     }
 
-    /// Gives what is at a target the name of the next one as [`Files::rename`](crate::Files::rename)
-    /// does, and waits for others as [`Context::replace`] does.
+    /// Like [`Files::rename`](crate::Files::rename), with the retries of [`Context::replace`].
     pub async fn rename(&self, target: &FileTarget) -> Result<(), ToolError> {
         let change = || {
             let done = self.world.files.rename(target.slot);
-            // What is in the way at the new name is told of that name.
+            // An error about the new name belongs to the next slot.
             let next = Slot(target.slot.0 + 1);
             done.map_err(|error| match error {
                 FileError::Exists | FileError::NoParent | FileError::OtherFileSystem => {
@@ -113,7 +110,7 @@ impl Context {
         self.patiently(change).await
     }
 
-    /// Asks for a change again where others keep it away.
+    /// Retries a change while others block it.
     async fn patiently<T>(
         &self,
         change: impl Fn() -> Result<T, CommitError>,
@@ -144,21 +141,18 @@ impl Context {
         }
     }
 
-    /// Returns a real path as people and models see it: relative where it lies beneath the working
-    /// directory, else absolute. The working directory itself is `.`, and what cannot stand in a line
-    /// is in quotes as [`line_name`](crate::line_name) has it.
+    /// Returns the display form of a real path: relative beneath the working directory (itself `.`), else
+    /// absolute. [`line_name`](crate::line_name) quotes it where needed.
     pub fn shown(&self, path: &Path) -> String {
         shown(&self.cwd, path)
     }
 
-    /// Returns an error of a target in the words for the model, naming the argument and the path as
-    /// it was written.
+    /// Returns an error of a target for the model, with its argument and the path as written.
     pub fn about(&self, target: &FileTarget, error: FileError) -> ToolError {
         about(&self.cwd, target, error)
     }
 }
 
-/// Returns an error of a target with its argument and the path as it was written.
 pub(crate) fn about(cwd: &Path, target: &FileTarget, error: FileError) -> ToolError {
     let error = match &target.claim.path {
         Some(written) => error.about(written),
@@ -168,7 +162,7 @@ pub(crate) fn about(cwd: &Path, target: &FileTarget, error: FileError) -> ToolEr
     ToolError { message: message.into(), ..error }
 }
 
-/// Returns a path relative to a directory where it lies beneath it, else as it is, for a line of text.
+/// Returns the display form of a path, relative to a directory that contains it.
 pub(crate) fn shown(cwd: &Path, path: &Path) -> String {
     let path = match path.strip_prefix(cwd) {
         Ok(relative) if relative.as_os_str().is_empty() => Path::new("."),
@@ -178,62 +172,56 @@ pub(crate) fn shown(cwd: &Path, path: &Path) -> String {
     line_name(path).into_owned()
 }
 
-/// One deed of the engine, with typed arguments and a typed outcome, and without authority of its
-/// own.
-///
-/// An operation lives in one file of `ops` with its arguments, its outcome, its native row and its
-/// tests.
+/// One typed operation of the engine, without its own authority; each has its own file in `ops`.
 pub trait Operation: Send + Sync + 'static {
-    /// The name that rules know it by.
+    /// The name in rules.
     const NAME: &'static str;
-    /// What may be known of every call.
+    /// The facts of every call.
     const FACTS: Facts;
-    /// Canonical arguments; unknown fields are refused.
+    /// Canonical arguments; unknown fields are rejected.
     type Args: DeserializeOwned + Send + Sync + 'static;
-    /// What happened.
+    /// The outcome.
     type Out: Send + 'static;
 
-    /// Refuses arguments that can never work, such as a pattern that does not compile.
+    /// Rejects arguments that can never work, such as an invalid pattern.
     fn check(args: &Self::Args) -> Result<(), ToolError> {
         let _ = args;
         Ok(())
     }
 
-    /// Returns what this call can do to the outside, where it is less than the facts say.
+    /// Returns the effects of this call, if fewer than its facts.
     fn effects(args: &Self::Args) -> Effects {
         let _ = args;
         Self::FACTS.effects
     }
 
-    /// Returns the paths the call names, each with the canonical field it came from.
+    /// Returns the paths of the call with their canonical fields.
     fn claims(_args: &Self::Args, _settings: &FileSettings) -> Vec<Claim> {
         Vec::new()
     }
 
-    /// Returns the command the call names, which starts in the first of its paths; its argument is the
-    /// canonical field.
+    /// Returns the command of the call with its canonical field; it starts in the first path.
     fn command(args: &Self::Args) -> Option<Command> {
         let _ = args;
         None
     }
 
-    /// Returns what the call wants to have as it was. The guard makes claims of its paths, in the place
-    /// of [`Operation::claims`]; the argument is the canonical field.
+    /// Returns the restore of the call with its canonical field; the guard makes its claims.
     fn restores(args: &Self::Args) -> Option<Restore> {
         let _ = args;
         None
     }
 
-    /// Returns how long the call may occupy a thread.
+    /// Returns the thread use of the call.
     fn cost(args: &Self::Args, targets: &Targets) -> Cost;
 
-    /// Works out what the call would change, on a World that can only look.
+    /// Computes the change on a read-only World.
     fn preview(args: &Self::Args, cx: &Context) -> Preview {
         let _ = (args, cx);
         Preview::Unknown
     }
 
-    /// Does the deed.
+    /// Runs the operation.
     fn run(
         args: &Self::Args,
         cx: &Context,

@@ -1,4 +1,4 @@
-//! The parameters of a row: names, types, units, defaults and limits of one vocabulary.
+//! Parameters of a row: names, types, units, defaults and limits, as schema and decoder.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -16,41 +16,41 @@ pub enum ParamKind {
     Enum(&'static [&'static str]),
     /// True or false.
     Boolean,
-    /// A whole number of at least `min`; above `cap` it is cut and the reply says so.
+    /// An integer of at least `min`; above `cap` it is reduced, with a note in the reply.
     Integer {
-        /// The least value; less is refused.
+        /// The minimum; less is rejected.
         min: i64,
-        /// The greatest value; more is cut to it.
+        /// The maximum; more is reduced to it.
         cap: Option<i64>,
     },
-    /// A number of at least `min`; above `cap` it is cut and the reply says so.
+    /// A number of at least `min`; above `cap` it is reduced, with a note in the reply.
     Number {
-        /// The least value; less is refused.
+        /// The minimum; less is rejected.
         min: i64,
-        /// The greatest value; more is cut to it.
+        /// The maximum; more is reduced to it.
         cap: Option<i64>,
     },
-    /// A list of texts, of at least `min`.
+    /// A list of at least `min` texts.
     Strings {
-        /// The least number; fewer are refused.
+        /// The minimum length; fewer are rejected.
         min: usize,
     },
-    /// A list of objects with these parameters, of at least one.
+    /// A non-empty list of objects with these parameters.
     Objects(&'static [Param]),
 }
 
-/// How the unit of a parameter becomes the unit of the canonical field.
+/// The conversion from the wire unit to the canonical unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// The same unit.
     One,
-    /// Counted from 0 here, from 1 in the canonical field.
+    /// From 0 on the wire, from 1 in the canonical field.
     FromZero,
-    /// Seconds here, milliseconds in the canonical field.
+    /// Seconds on the wire, milliseconds in the canonical field.
     Seconds,
 }
 
-/// A default that the schema shows and decoding fills in.
+/// A default for schema and decoding.
 #[derive(Debug, Clone, Copy)]
 pub enum Preset {
     /// True or false.
@@ -80,26 +80,26 @@ impl Preset {
 pub struct Param {
     /// The name on the wire.
     pub name: &'static str,
-    /// The field of the operation's arguments.
+    /// The canonical field.
     pub field: &'static str,
     /// The type.
     pub kind: ParamKind,
-    /// Whether it must be there.
+    /// Whether it is required.
     pub required: bool,
-    /// What it is when it is not there, where the schema says so.
+    /// The default in the schema, if any.
     pub default: Option<Preset>,
-    /// What it means, for the model.
+    /// The description for the model.
     pub description: &'static str,
-    /// Other names that are accepted and not shown.
+    /// Accepted names that the schema does not list.
     pub aliases: &'static [&'static str],
-    /// How its unit becomes the canonical one.
+    /// The unit conversion.
     pub scale: Scale,
-    /// Whether an empty text is a value, and not as good as none.
+    /// Whether an empty text counts as present.
     pub may_be_empty: bool,
 }
 
 impl Param {
-    /// Returns a parameter that may be left out.
+    /// Returns an optional parameter.
     pub const fn optional(
         name: &'static str,
         field: &'static str,
@@ -119,7 +119,7 @@ impl Param {
         }
     }
 
-    /// Returns a parameter that must be there.
+    /// Returns a required parameter.
     pub const fn required(
         name: &'static str,
         field: &'static str,
@@ -129,25 +129,25 @@ impl Param {
         Self { required: true, ..Self::optional(name, field, kind, description) }
     }
 
-    /// Returns the same parameter with a default.
+    /// Returns the parameter with a default.
     #[must_use]
     pub const fn or(self, default: Preset) -> Self {
         Self { default: Some(default), ..self }
     }
 
-    /// Returns the same parameter with other names.
+    /// Returns the parameter with aliases.
     #[must_use]
     pub const fn also(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
     }
 
-    /// Returns the same parameter in another unit.
+    /// Returns the parameter in another unit.
     #[must_use]
     pub const fn scaled(self, scale: Scale) -> Self {
         Self { scale, ..self }
     }
 
-    /// Returns the same parameter, where an empty text counts as absent.
+    /// Returns the parameter with an empty text counted as absent.
     #[must_use]
     pub const fn absent_if_empty(self) -> Self {
         Self { may_be_empty: false, ..self }
@@ -181,7 +181,7 @@ impl Param {
         schema
     }
 
-    /// Checks one value against the kind; `path` is how messages name it.
+    /// Decodes one value; `path` names it in messages.
     fn decode(
         &self,
         path: &str,
@@ -272,7 +272,7 @@ impl Param {
         Ok(self.canonical(cut))
     }
 
-    /// Returns a number in the unit of the canonical field.
+    /// Converts a number to the canonical unit.
     fn canonical(&self, n: i64) -> Value {
         Value::from(match self.scale {
             Scale::One => n,
@@ -281,7 +281,7 @@ impl Param {
         })
     }
 
-    /// Returns the default as the canonical field holds it: the schema shows the unit of the wire.
+    /// Returns the default in the canonical unit; the schema has the wire unit.
     fn default_value(&self) -> Option<Value> {
         self.default.map(|default| match default {
             Preset::Int(n) => self.canonical(n),
@@ -290,10 +290,8 @@ impl Param {
     }
 }
 
-/// Canonical fields with their values.
 pub(crate) type Canonical = Vec<(&'static str, Value)>;
 
-/// Returns the JSON schema of a list of parameters.
 pub(crate) fn schema(params: &[Param]) -> Value {
     let properties: Map<String, Value> =
         params.iter().map(|param| (param.name.to_owned(), param.schema())).collect();
@@ -309,10 +307,8 @@ pub(crate) fn schema(params: &[Param]) -> Value {
     schema
 }
 
-/// Turns wire arguments into canonical ones: names, types, units and defaults.
-///
-/// An explicit `null` counts as absent. Unknown names and wrong types are refused with the name of
-/// the argument; what was cut to a maximum is added to `notes`.
+/// Decodes wire arguments to canonical ones: names, types, units and defaults. `null` counts as absent.
+/// Errors name unknown arguments and wrong types; `notes` lists values reduced to a maximum.
 pub(crate) fn decode(
     params: &'static [Param],
     prefix: &str,
@@ -347,7 +343,7 @@ pub(crate) fn decode(
             }
         }
     }
-    // What is left are other names of arguments that were given twice.
+    // The rest are aliases of arguments given twice.
     match wire.iter().find(|(_, value)| !value.is_null()) {
         None => Ok(canonical),
         Some((twice, _)) => Err(ToolError::argument(
@@ -357,7 +353,6 @@ pub(crate) fn decode(
     }
 }
 
-/// Refuses names that no parameter has.
 fn refuse_unknown(params: &[Param], prefix: &str, wire: &Arguments) -> Result<(), ToolError> {
     let is_known =
         |name: &str| params.iter().any(|param| param.name == name || param.aliases.contains(&name));
@@ -372,7 +367,6 @@ fn refuse_unknown(params: &[Param], prefix: &str, wire: &Arguments) -> Result<()
     }
 }
 
-/// Returns the error of a list that is too short.
 fn fewer(path: &str, min: usize) -> ToolError {
     let items = if min == 1 { String::from("one item") } else { format!("{min} items") };
     ToolError::argument(path, format!("must hold at least {items}"))
@@ -479,7 +473,7 @@ mod tests {
         );
     }
 
-    /// A default in seconds had reached the canonical field as it was written.
+    /// Regression: a default in seconds reached the canonical field unconverted.
     #[test]
     fn numbers_and_defaults_are_brought_to_the_canonical_unit() {
         for (wire, expected) in [

@@ -1,4 +1,4 @@
-//! Commands, as far as an operation may run them: the one that its call names, and no other.
+//! Commands of a call: the one it names and no other, with options, results and sandbox refusals.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,18 +9,18 @@ use crate::{
     Wait,
 };
 
-/// What a call wants to run, before containment.
+/// The command that a call requests, before containment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     /// The wire name of the argument, for messages.
     pub argument: &'static str,
-    /// What is run.
+    /// The shell text or program.
     pub line: CommandLine,
-    /// Whether it starts where the last command of the session ended, unless the call names a place.
+    /// Whether it starts in the last directory of the session, unless the call names one.
     pub keeps_cwd: bool,
-    /// Whether it runs in a terminal, so that what it does depends on what is typed later.
+    /// Whether it runs in a terminal, where later input decides what it does.
     pub has_terminal: bool,
-    /// The programs that may be run without a shell, by name; empty means any.
+    /// The allowlist of programs without a shell, by name; empty means any.
     pub programs: Vec<String>,
 }
 
@@ -33,92 +33,90 @@ pub enum CommandLine {
     Argv(Vec<String>),
 }
 
-/// Which shell runs a text.
+/// The shell that runs a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shell {
-    /// The user's own, where it understands what models write; else `bash`, else `sh`.
+    /// The user's own if it accepts the syntax of models, else `bash`, else `sh`.
     User,
     /// `sh`.
     Posix,
 }
 
-/// A command after containment: what will run, and where.
+/// A command after containment: the program, arguments and directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandTarget {
-    /// What the call named.
+    /// The requested command.
     pub command: Command,
     /// The program that is executed, by absolute path.
     pub program: PathBuf,
-    /// Its arguments, the first of which is its name.
+    /// Its arguments, starting with its name.
     pub argv: Vec<String>,
-    /// The real path of the directory it starts in.
+    /// The real path of its working directory.
     pub cwd: PathBuf,
-    /// What it was found to be.
+    /// The static analysis of the command.
     pub analysis: Analysis,
 }
 
-/// How a command is run.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// Whether both streams are one, so that what is written comes in its order; all of it then counts as
-    /// standard output.
+    /// Whether both streams share one pipe, which keeps their order; all output then counts as stdout.
     pub merged: bool,
-    /// After this time the command is ended.
+    /// The time limit, after which the command is killed.
     pub timeout: Duration,
-    /// What it reads from its standard input; nothing means that there is nothing to read.
+    /// Its standard input; `None` means empty.
     pub stdin: Option<Vec<u8>>,
-    /// Variables beside those that every command gets.
+    /// Additional environment variables.
     pub env: Vec<(String, String)>,
-    /// The only ones it gets of those that every command gets, by name; empty means all of them.
-    /// What the configuration names stays.
+    /// The allowlist of default variables by name; empty means all. Configured variables stay.
     pub variables: Vec<String>,
-    /// How many commands that have such a limit may run at once; above it the command is refused.
+    /// The limit of concurrent commands with such a limit; above it the command is refused.
     pub max_at_once: Option<u32>,
-    /// An output of more bytes or lines is stored whole.
+    /// Larger output, in bytes or lines, is stored in full.
     pub store_above: (u64, u64),
-    /// Raised when the caller takes the call back.
+    /// Cancels the command.
     pub cancel: Cancel,
-    /// Where it is told how much was written.
+    /// Receives the amount of output.
     pub progress: Progress,
 }
 
-/// The beginning and the end of an output.
+/// The head and tail of an output.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
-    /// The beginning.
+    /// The head.
     pub head: Vec<u8>,
-    /// The end; empty where the beginning is the whole.
+    /// The tail; empty if the head is complete.
     pub tail: Vec<u8>,
-    /// How long the whole is.
+    /// The total size in bytes.
     pub total: u64,
 }
 
 impl Output {
-    /// Returns how many bytes lie between beginning and end.
+    /// Returns the number of omitted bytes between head and tail.
     pub fn n_left_out(&self) -> u64 {
         self.total.saturating_sub((self.head.len() + self.tail.len()) as u64)
     }
 }
 
-/// How a command came to its end.
+/// The end of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
-    /// It returned a code.
+    /// It exited with a code.
     Code(i32),
-    /// A signal ended it.
+    /// It died of a signal.
     Signal(i32),
-    /// Its time ran out, and it was ended.
+    /// It was killed after its time limit.
     TimedOut,
-    /// The caller took the call back, and it was ended.
+    /// It was killed after the call was cancelled.
     Cancelled,
-    /// Its program cannot be executed.
+    /// Its program could not be executed.
     NotStarted {
-        /// Whether there is no such program.
+        /// Whether the program is missing.
         is_missing: bool,
-        /// Why, in words.
+        /// The reason, in words.
         why: String,
     },
-    /// Its supervisor ended or did not answer, so nothing is known of its end.
+    /// Its supervisor died or did not answer, so its end is unknown.
     Lost,
 }
 
@@ -135,7 +133,6 @@ impl fmt::Display for Exit {
     }
 }
 
-/// Returns the number of a signal, with its name where models know it.
 fn signal_name(signal: i32) -> String {
     let name = match signal {
         1 => "SIGHUP",
@@ -157,128 +154,127 @@ fn signal_name(signal: i32) -> String {
     format!("{signal} ({name})")
 }
 
-/// Where the next command of a session starts, once one went elsewhere.
+/// The next working directory of a session after a command changed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Moved {
-    /// Where that one ended.
+    /// The directory where the command ended.
     To(PathBuf),
-    /// Where it was before, since that one ended outside the roots.
+    /// The unchanged directory, since the command ended outside the roots.
     Not {
-        /// Where it ended.
+        /// Where the command ended.
         outside: PathBuf,
         /// Where the next one starts.
         stays: PathBuf,
     },
 }
 
-/// A working directory of a session that was removed.
+/// A session whose working directory was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WentBack {
-    /// The directory that is not there any more.
+    /// The removed directory.
     pub removed: PathBuf,
-    /// The nearest one above it that is: commands start there from now on.
+    /// Its nearest existing parent, where commands start from now on.
     pub to: PathBuf,
 }
 
-/// How strongly a command was contained.
+/// The containment of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contained {
     /// The sandbox level: `namespaces`, `landlock` or `none`.
     pub level: &'static str,
-    /// What is missing on this machine for more.
+    /// Sandbox features that this machine lacks.
     pub missing: Vec<String>,
-    /// Whether the network could be reached.
+    /// Whether the network was reachable.
     pub network: bool,
 }
 
-/// The most that is stored of an output, in bytes: what comes later is shown where it is the end, and lost.
+/// The most output that is stored, in bytes; later output is shown only as the tail.
 pub const MAX_STORED_OUTPUT: u64 = 1 << 30;
 
-/// Something that a command tried and its sandbox did not allow.
+/// An action of a command that its sandbox denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// What it tried: `change`, `open`, `read`, `reach` or `make`.
+    /// The action: `change`, `open`, `read`, `reach` or `make`.
     pub deed: &'static str,
     /// The path or address.
     pub what: String,
-    /// Why it may not be.
+    /// The reason.
     pub why: String,
-    /// What a person would write to allow it: a line of configuration, or an option.
+    /// The configuration line or option that would allow it.
     pub grant: String,
-    /// How often it tried.
+    /// The number of attempts.
     pub times: u32,
 }
 
-/// What the sandbox refused to a command, as far as that is known.
+/// The known sandbox denials of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// The first of them, each once.
+    /// The first denials, each once.
     pub listed: Vec<Refused>,
-    /// How many others there were.
+    /// The number of others.
     pub n_more: u32,
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     /// How it ended.
     pub exit: Exit,
     /// How long it ran.
     pub duration: Duration,
-    /// Everything it wrote, in the order in which it came.
+    /// All output in order of arrival.
     pub merged: Output,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub stdout: Output,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub stderr: Output,
-    /// How many ends of lines there are in everything it wrote.
+    /// The number of line feeds in all output.
     pub n_lines: u64,
-    /// The stored whole, by path relative to the first root.
+    /// The stored full output, by path relative to the first root.
     pub stored: Option<String>,
-    /// How many other processes were still running at its end, and were ended.
+    /// The number of other processes still alive at its end, which were killed.
     pub n_left: u32,
-    /// Whether processes of the command may still run, because they could not be ended in time.
+    /// Whether processes may still run, because killing them took too long.
     pub may_run_on: bool,
-    /// Where the next command of the session starts, if this one went elsewhere.
+    /// The next working directory, if this command changed it.
     pub moved: Option<Moved>,
-    /// Where the session went because its working directory was removed, before this command or by it.
+    /// The fallback directory, if the working directory was removed.
     pub went_back: Option<WentBack>,
-    /// How it was contained.
+    /// Its containment.
     pub contained: Contained,
-    /// What the sandbox refused to it.
+    /// Its sandbox denials.
     pub refusals: Refusals,
 }
 
-/// What a call used of commands so far, for its record.
+/// The use of commands by a call, for its record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Used {
-    /// How its command was contained.
+    /// The sandbox level of its command.
     pub sandbox_level: Option<&'static str>,
-    /// The command of the session that it began or reached, by name.
+    /// The background command that it started or accessed, by name.
     pub background: Option<String>,
 }
 
-/// The command of one call, and those of its session that go on.
+/// The command of one call, and the background commands of its session.
 pub trait Processes: Send + std::marker::Sync {
-    /// Runs the command to its end. Dropping the future ends the command and everything it started.
+    /// Runs the command to its end. Dropping the future kills all its processes.
     fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>>;
 
-    /// Begins the command, in a terminal where a size is given, and lets it go on until it ends or its
-    /// session does; returns its name.
+    /// Starts a background command of the session, in a terminal if sized; returns its name. It ends with
+    /// the session at the latest.
     fn begin(
         &self,
         options: RunOptions,
         terminal: Option<Size>,
     ) -> BoxFuture<'static, Result<String, ToolError>>;
 
-    /// Returns the commands of the session that were begun and run.
+    /// Returns the running background commands of the session.
     fn running(&self) -> Vec<Background>;
 
-    /// Returns the commands of the session that were begun and run, and the last that ended.
+    /// Returns the running background commands of the session and the last ended ones.
     fn background(&self) -> Vec<Background>;
 
-    /// Waits, and returns what a command wrote since the last look: only whole lines while it runs, where
-    /// that is asked.
+    /// Waits, and returns the output since the last look; on request whole lines only, while it runs.
     fn news(
         &self,
         id: &str,
@@ -286,25 +282,25 @@ pub trait Processes: Send + std::marker::Sync {
         whole_lines: bool,
     ) -> BoxFuture<'static, Result<News, ToolError>>;
 
-    /// Ends a command and everything that it started.
+    /// Kills a background command and all its processes.
     fn end(&self, id: &str) -> BoxFuture<'static, Result<Background, ToolError>>;
 
-    /// Types into the terminal of a command. What a program asks for without showing it is refused.
+    /// Types into a terminal; refuses input that the program reads without echo.
     fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>>;
 
-    /// Gives the terminal of a command so many lines and so many characters a line; what is not given stays.
+    /// Resizes a terminal in lines and characters; `None` keeps the old value.
     fn resize(&self, id: &str, rows: Option<u16>, cols: Option<u16>) -> Result<(), ToolError>;
 
-    /// Waits, and returns what stands on the screen of a command.
+    /// Waits, and returns the screen of a terminal.
     fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>>;
 
-    /// Returns what was used of this so far.
+    /// Returns the use of commands so far.
     fn used(&self) -> Used {
         Used::default()
     }
 }
 
-/// The processes of a World that has none.
+/// The `Processes` of a World without commands.
 #[derive(Debug)]
 pub struct NoProcesses;
 

@@ -1,4 +1,4 @@
-//! What leaves to a surface.
+//! The reply of a call.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -40,10 +40,10 @@ pub enum Block {
     },
 }
 
-/// A file that stands in a reply.
+/// A file inside a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Resource {
-    /// Where it lies.
+    /// Its URI.
     pub uri: String,
     /// The media type, such as `application/pdf`.
     #[serde(rename = "mimeType")]
@@ -53,7 +53,7 @@ pub struct Resource {
 }
 
 impl Block {
-    /// Returns the block of a file that is handed over as it is, by its media type.
+    /// Returns the block of a raw file by media type.
     pub fn of_file(path: &Path, mime_type: String, base64: String) -> Self {
         match mime_type.split('/').next() {
             Some("image") => Self::Image { data: base64, mime_type },
@@ -64,7 +64,7 @@ impl Block {
         }
     }
 
-    /// Returns the base64 and the media type of what is no text.
+    /// Returns base64 and media type of a block that is not text.
     pub fn media(&self) -> Option<(&str, &str)> {
         match self {
             Self::Text { .. } => None,
@@ -76,7 +76,7 @@ impl Block {
     }
 }
 
-/// Returns the address of a file, with what has a meaning there escaped.
+/// Returns the percent-encoded `file:` URI of a path.
 fn file_uri(path: &Path) -> String {
     let mut uri = String::from("file://");
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -91,15 +91,15 @@ fn file_uri(path: &Path) -> String {
     uri
 }
 
-/// The error of a reply, as programs see it.
+/// The error of a reply for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ErrorBody {
     /// The kind, from the closed list.
     #[serde(serialize_with = "kind")]
     pub kind: Kind,
-    /// What happened.
+    /// The message.
     pub message: String,
-    /// What to do next, or `null`.
+    /// The next step, or `null`.
     pub hint: Option<String>,
 }
 
@@ -107,13 +107,13 @@ fn kind<S: serde::Serializer>(kind: &Kind, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(kind.as_str())
 }
 
-/// What a search or listing passed over, so that nothing hides.
+/// The skip counts of a search or listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Skipped {
-    /// Entries that ignore files name; a directory counts once.
+    /// Entries in ignore files; a directory counts once.
     #[serde(skip_serializing_if = "is_zero")]
     pub ignored: u64,
-    /// Entries passed over because their name is hidden or never searched.
+    /// Entries with hidden or never searched names.
     #[serde(skip_serializing_if = "is_zero")]
     pub hidden: u64,
     /// Files that hold a NUL byte.
@@ -122,16 +122,16 @@ pub struct Skipped {
     /// Entries that a path rule denies.
     #[serde(skip_serializing_if = "is_zero")]
     pub denied: u64,
-    /// Files larger than what the search takes.
+    /// Files above the size limit of the search.
     #[serde(skip_serializing_if = "is_zero")]
     pub too_large: u64,
-    /// Entries the operating system did not let us read, or that vanished.
+    /// Entries that the operating system refused, or that vanished.
     #[serde(skip_serializing_if = "is_zero")]
     pub unreadable: u64,
-    /// Files older than what the limit had already found: not searched.
+    /// Files not searched, since they are older than a full result.
     #[serde(skip_serializing_if = "is_zero")]
     pub older: u64,
-    /// Files that were not read because the time ran out.
+    /// Files not read before the time limit.
     #[serde(skip_serializing_if = "is_zero")]
     pub out_of_time: u64,
 }
@@ -142,12 +142,12 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Skipped {
-    /// Returns whether nothing was passed over.
+    /// Returns whether nothing was skipped.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Adds the counts of another part of the same search.
+    /// Adds the counts of another part of the search.
     pub fn add(&mut self, other: &Self) {
         self.ignored += other.ignored;
         self.hidden += other.hidden;
@@ -179,7 +179,7 @@ impl Skipped {
     }
 }
 
-/// What is known of a reply beside its content.
+/// The metadata of a reply.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Meta {
     /// How long the call took, in milliseconds.
@@ -195,23 +195,23 @@ pub struct Meta {
     /// The verdict, and the rule that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ruling: Option<Ruled>,
-    /// The checkpoint that keeps what was there before the changes of the call, by id.
+    /// The id of the call's checkpoint, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_id: Option<String>,
-    /// What was passed over.
+    /// The skip counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<Skipped>,
-    /// What an operation or dialect adds: `next_offset`, `total_lines` …
+    /// Values from the operation or dialect: `next_offset`, `total_lines` …
     #[serde(flatten)]
     pub more: More,
 }
 
-/// Values by name, in the order they were added. Most replies have one or two.
+/// Named values in insertion order; most replies have one or two.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct More(Vec<(Cow<'static, str>, Value)>);
 
 impl More {
-    /// Adds a value, in the place of one of the same name.
+    /// Adds or replaces a value.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) {
         let (name, value) = (name.into(), value.into());
         match self.0.iter_mut().find(|(known, _)| *known == name) {
@@ -220,7 +220,7 @@ impl More {
         }
     }
 
-    /// Returns the value of a name.
+    /// Returns the value with a name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
@@ -232,22 +232,22 @@ impl Serialize for More {
     }
 }
 
-/// What leaves to a surface.
+/// The reply to a surface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// Whether the deed was done.
+    /// Whether the call succeeded.
     pub ok: bool,
-    /// What the model sees.
+    /// The content for the model.
     pub content: Vec<Block>,
     /// The dialect's own result object.
     pub structured: Option<Value>,
-    /// Why the deed was not done.
+    /// The error, if it failed.
     pub error: Option<ErrorBody>,
-    /// How the ledger records the end, where a dialect shows a refusal as a result.
+    /// The outcome in the ledger, if a dialect shows an error as a result.
     pub outcome: Option<Kind>,
-    /// Everything else.
+    /// The metadata.
     pub meta: Meta,
-    /// Whether the content was already cut to the limits of its row, so that it is not cut again.
+    /// Whether the content is already truncated to the limits of its row.
     pub bounded: bool,
 }
 
@@ -272,7 +272,7 @@ impl Reply {
         reply
     }
 
-    /// Returns the reply to a refusal or failure: message, blank line, hint.
+    /// Returns the reply of an error: message, blank line, hint.
     pub fn failure(error: &ToolError) -> Self {
         let text = match &error.hint {
             Some(hint) => format!("{}\n\n{hint}", error.message),

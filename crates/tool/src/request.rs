@@ -1,34 +1,31 @@
-//! What enters from a surface.
+//! The request of a call, as a surface passes it.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::{Map, Value};
 
-/// The arguments of a call as the client wrote them: one JSON object.
+/// The arguments of a call as written: a JSON object.
 pub type Arguments = Map<String, Value>;
 
-/// One call as a surface received it.
-///
-/// Identifiers are the caller's own and flow through to the ledger, to hooks and to approvers.
+/// One call as a surface received it. Its ids go unchanged to ledger, hooks and approvers.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Names the call; see [`call_id`] for what is accepted from outside.
+    /// The id of the call; [`call_id`] validates external ones.
     pub call_id: String,
-    /// Names the session the call belongs to.
+    /// The session of the call.
     pub session: String,
-    /// The agent that makes the call, where there are several.
+    /// The agent, if there are several.
     pub agent: Option<String>,
-    /// The turn of the conversation that makes the call, where the caller counts turns. Checkpoints
-    /// can be listed and restored by it.
+    /// The conversation turn, if the caller counts turns; selects checkpoints.
     pub turn: Option<String>,
     /// The call that caused this one, for calls of sub-agents.
     pub parent: Option<String>,
-    /// Where relative paths start; beneath a root. `None` is the first root.
+    /// The start of relative paths, beneath a root; `None` is the first root.
     pub cwd: Option<PathBuf>,
-    /// Narrows the roots of the runtime to these; `None` keeps all. It never widens them.
+    /// Narrows the runtime's roots, never widens them; `None` keeps all.
     pub roots: Option<Vec<PathBuf>>,
-    /// The dialect whose names are meant; `None` is the runtime's first.
+    /// The dialect; `None` is the runtime's first.
     pub dialect: Option<String>,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
@@ -39,7 +36,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns a request with a name and arguments, and nothing else set.
+    /// Returns a request with defaults for all other fields.
     pub fn new(call_id: impl Into<String>, name: impl Into<String>, arguments: Arguments) -> Self {
         Self {
             call_id: call_id.into(),
@@ -57,10 +54,7 @@ impl Request {
     }
 }
 
-/// Returns `given` where it can serve as a call id, which also names a file of the store.
-///
-/// A call id matches `[A-Za-z0-9_-]{1,256}`; anything else answers `None` and the surface makes a
-/// new one.
+/// Returns `given` if it matches `[A-Za-z0-9_-]{1,256}`: a call id is also a file name in the store.
 pub fn call_id(given: &str) -> Option<&str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (!given.is_empty() && given.len() <= 256 && given.bytes().all(fits)).then_some(given)

@@ -1,4 +1,4 @@
-//! One tool of a dialect, over one operation.
+//! A row: one tool of a dialect over one operation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{
     Kind, Operation, Param, Prepared, Preview, Ran, Reply, Restore, Targets, Tool, ToolError,
 };
 
-/// The most that a reply may hold; what is cut goes to the store in full.
+/// The size limit of a reply; the full text of a longer one goes to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     /// Lines of text.
@@ -29,27 +29,26 @@ impl Bound {
     pub const HARD: Self = Self { max_lines: None, max_bytes: 1024 * 1024 };
 }
 
-/// What a shape may know beside the outcome.
+/// The context of a reply shape beside the outcome.
 #[derive(Debug, Clone, Copy)]
 pub struct Shaping<'a> {
-    /// What the call named.
+    /// The targets of the call.
     pub targets: &'a Targets,
     /// The working directory of the call.
     pub cwd: &'a Path,
-    /// The settings it ran with.
+    /// The settings of the call.
     pub settings: &'a FileSettings,
-    /// The id of the checkpoint that keeps what was there before, where there is one.
+    /// The id of the call's checkpoint, if any.
     pub checkpoint: Option<&'a str>,
 }
 
 impl Shaping<'_> {
-    /// Returns a path as people and models see it; see [`Context::shown`].
+    /// Returns the display form of a path; see [`Context::shown`].
     pub fn shown(&self, path: &Path) -> String {
         crate::operation::shown(self.cwd, path)
     }
 
-    /// Returns an error of the target at a place in the words for the model; see
-    /// [`Context::about`].
+    /// Returns the error of a target by index, in words for the model; see [`Context::about`].
     pub fn about(&self, at: usize, error: FileError) -> ToolError {
         match self.targets.files.get(at) {
             Some(target) => crate::operation::about(self.cwd, target, error),
@@ -57,7 +56,7 @@ impl Shaping<'_> {
         }
     }
 
-    /// Returns the real path of the target at a place, or nothing.
+    /// Returns the real path of a target by index, or an empty path.
     pub fn path(&self, at: usize) -> &Path {
         self.targets.files.get(at).map_or(Path::new(""), |target| &target.path)
     }
@@ -68,21 +67,21 @@ impl Shaping<'_> {
 pub struct Row<O: Operation> {
     /// The name on the wire.
     pub name: &'static str,
-    /// What the model is told.
+    /// The description for the model.
     pub description: &'static str,
     /// The parameters, in the order of the schema.
     pub params: &'static [Param],
-    /// Canonical fields that the dialect fixes.
+    /// Canonical fields with fixed values.
     pub presets: &'static [(&'static str, Preset)],
-    /// Whether relative and missing paths are refused.
+    /// Whether it rejects relative and missing paths.
     pub absolute_paths: bool,
-    /// The most that a reply may hold.
+    /// The size limit of a reply.
     pub bound: Bound,
     /// Whether it belongs to the short catalog.
     pub core: bool,
-    /// Gives an outcome its shape.
+    /// Shapes an outcome.
     pub shape: fn(&O::Args, O::Out, &Shaping<'_>) -> Reply,
-    /// Gives a refusal or failure its shape; the path is as it was written.
+    /// Shapes an error, with the path as written.
     pub fail: fn(&ToolError, Option<&str>) -> Reply,
 }
 
@@ -95,8 +94,7 @@ impl<O: Operation> Clone for Row<O> {
 impl<O: Operation> Copy for Row<O> {}
 
 impl<O: Operation> Row<O> {
-    /// Returns a row of the short catalog whose replies have the usual limit and whose failures are shown as they
-    /// are. A row names beside that only what differs.
+    /// Returns a row with defaults: short catalog, usual limit, plain errors. Rows override what differs.
     pub const fn shaped(shape: fn(&O::Args, O::Out, &Shaping<'_>) -> Reply) -> Self {
         Self {
             name: "",
@@ -128,8 +126,7 @@ impl<O: Operation> Row<O> {
         claims
     }
 
-    /// Refuses relative and missing paths where the dialect takes none, and paths with nothing in
-    /// them.
+    /// Rejects empty paths, and relative or missing ones if the dialect requires absolute paths.
     fn check_paths(&self, claims: &[Claim]) -> Result<(), ToolError> {
         for claim in claims {
             let Some(path) = &claim.path else {
@@ -213,7 +210,6 @@ impl<O: Operation> Tool for Row<O> {
     }
 }
 
-/// A decoded call of a row.
 struct Decoded<O: Operation> {
     row: Row<O>,
     args: O::Args,

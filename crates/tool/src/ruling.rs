@@ -1,4 +1,4 @@
-//! What the rules say of a call.
+//! The ruling of the rules on a call.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 
 crate::word_enum! {
-    /// Allow, ask or deny. The order is the order of strength: deny beats ask beats allow.
+    /// Allow, ask or deny, by strength: deny beats ask beats allow.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Verdict {
         /// The call may run.
         Allow = "allow",
-        /// Somebody must say yes first.
+        /// The call needs approval.
         Ask = "ask",
         /// The call may not run.
         Deny = "deny",
@@ -22,22 +22,22 @@ crate::word_enum! {
 /// A verdict with the rule that decided and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruling {
-    /// What was decided.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The name of the rule that decided.
+    /// The name of the deciding rule.
     pub rule: &'static str,
     /// Why, in words for people.
     pub why: Cow<'static, str>,
-    /// The layer of the rule, and where it stands, if somebody wrote it: `user, config.toml:3`.
+    /// The layer and position of a configured rule: `user, config.toml:3`.
     pub origin: Option<Arc<str>>,
 }
 
-/// What a reply tells of a ruling: `ask (change)`.
+/// The ruling in a reply: `ask (change)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ruled {
-    /// What was decided.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The name of the rule that decided.
+    /// The name of the deciding rule.
     pub rule: &'static str,
 }
 

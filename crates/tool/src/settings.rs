@@ -1,8 +1,8 @@
-//! What is configured for the file and search tools: resolved, nothing missing.
+//! Resolved settings of the file and search tools, without missing values.
 
 use std::path::PathBuf;
 
-/// What Read answers for binary content.
+/// The reply of Read to binary content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BinaryPolicy {
     /// A marker without content.
@@ -11,7 +11,7 @@ pub enum BinaryPolicy {
     Base64,
 }
 
-/// What a change does to a file that has several hard links.
+/// The handling of a file with several hard links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HardLinks {
     /// Refuses.
@@ -22,10 +22,10 @@ pub enum HardLinks {
     InPlace,
 }
 
-/// How far a change is pushed towards the disk before the reply.
+/// The durability of a change before the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
-    /// Temporary file and rename: survives any death of the process.
+    /// Temporary file and rename: survives the death of the process.
     Off,
     /// The content is synced before the rename.
     Data,
@@ -33,34 +33,34 @@ pub enum Sync {
     Full,
 }
 
-/// Settings of the file and search tools. Dialects give the defaults, configuration the rest.
+/// Settings of the file and search tools: dialect defaults, then configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSettings {
-    /// Where searches start when no path is given; `None` is the working directory.
+    /// The default start of searches; `None` is the working directory.
     pub workspace_root: Option<PathBuf>,
-    /// Absolute path globs that file tools may touch; empty allows all beneath the roots.
+    /// Absolute path globs that file tools may access; empty allows all in the roots.
     pub allow_paths: Vec<String>,
-    /// Absolute path globs that file tools may not touch; stronger than `allow_paths`.
+    /// Absolute path globs that file tools may not access; stronger than `allow_paths`.
     pub deny_paths: Vec<String>,
-    /// Whether reads are remembered, and changes of what changed since are refused.
+    /// Whether reads are remembered, so that a change of a stale file is refused.
     pub track_reads: bool,
-    /// Whether a file that is there must be read before it is changed.
+    /// Whether an existing file must be read before a change.
     pub must_read_before_write: bool,
-    /// Whether what is there is kept before each change, where there is a place for it.
+    /// Whether a checkpoint precedes each change, if a store exists.
     pub checkpoint_before_mutation: bool,
-    /// Whether each change must be approved, whatever the rules say.
+    /// Whether each change needs approval, whatever the rules say.
     pub require_approval: bool,
-    /// Read answers `too_large` for files above this many bytes; `None` windows any size.
+    /// The largest file for Read in bytes; above it the error is `too_large`. `None` has no limit.
     pub max_read_bytes: Option<u64>,
     /// The most bytes of text that one Read returns.
     pub read_reply_bytes: usize,
-    /// What Read answers for binary content.
+    /// The reply of Read to binary content.
     pub binary_policy: BinaryPolicy,
-    /// Whether searches heed ignore files.
+    /// Whether searches respect ignore files.
     pub respect_gitignore: bool,
-    /// How far changes are pushed towards the disk.
+    /// The durability of changes.
     pub sync: Sync,
-    /// What a change does to a file that has several hard links.
+    /// The handling of a file with several hard links.
     pub hard_links: HardLinks,
     /// The most paths that Glob returns.
     pub glob_limit: usize,
@@ -68,7 +68,7 @@ pub struct FileSettings {
     pub grep_limit: usize,
     /// The most entries that List returns.
     pub list_limit: usize,
-    /// When a search stops and returns what it has, in milliseconds.
+    /// The time limit of a search in milliseconds; partial results are returned.
     pub search_timeout_ms: u64,
 }
 

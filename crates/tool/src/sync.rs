@@ -1,7 +1,4 @@
-//! Locks of std without poisoning.
-//!
-//! A panic while a lock is held poisons it. Here each step leaves what is locked whole, so that a later caller can
-//! go on with it.
+//! Standard locks without poisoning: every critical section leaves its data consistent, even after a panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -20,7 +17,7 @@ pub fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns what a mutex held that nothing shares any more.
+/// Returns the value of an unshared mutex.
 pub fn into_inner<T>(mutex: Mutex<T>) -> T {
     mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

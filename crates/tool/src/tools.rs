@@ -1,4 +1,4 @@
-//! A tool as the runtime sees it, erased of its operation.
+//! A tool as the runtime sees it, without its operation type.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::{
     Preview, Reply, Restore, Shaping, Targets, ToolError,
 };
 
-/// Something a model can call.
+/// A tool that a model can call.
 ///
-/// An embedding program implements [`Tool::name`], [`Tool::description`], [`Tool::parameters`] and
-/// [`Tool::execute`]; arguments are checked against the schema first, and a tool that gives no
-/// [`Tool::facts`] always asks. Rows of dialects implement [`Tool::prepare`] instead.
+/// Custom tools implement [`Tool::name`], [`Tool::description`], [`Tool::parameters`] and [`Tool::execute`];
+/// the schema checks their arguments, and without [`Tool::facts`] they always ask.
+/// Rows of dialects implement [`Tool::prepare`] instead.
 ///
 /// ```
 /// use serde_json::{Value, json};
@@ -51,7 +51,7 @@ use crate::{
 /// }
 /// ```
 pub trait Tool: Send + Sync + 'static {
-    /// Returns the name on the wire.
+    /// Returns the wire name.
     fn name(&self) -> &str;
 
     /// Returns a name for people.
@@ -59,33 +59,33 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
-    /// Returns what the model is told.
+    /// Returns the description for the model.
     fn description(&self) -> &str;
 
     /// Returns the JSON schema of the arguments, an object.
     fn parameters(&self) -> Value;
 
-    /// Returns the JSON schema of the structured result, where every reply carries one.
+    /// Returns the JSON schema of the structured result, if every reply has one.
     fn output_schema(&self) -> Option<Value> {
         None
     }
 
-    /// Returns what may be known of every call. It is asked when the tool is added, and must not change.
+    /// Returns the facts of every call; read once when the tool is added.
     fn facts(&self) -> Facts {
         Facts::UNKNOWN
     }
 
-    /// Returns the operation that a rule with this tool's name stands for.
+    /// Returns the operation behind this tool's name in rules.
     fn operation(&self) -> &str {
         self.name()
     }
 
-    /// Returns the most that a reply may hold.
+    /// Returns the size limit of a reply.
     fn bound(&self) -> Bound {
         Bound::DEFAULT
     }
 
-    /// Returns whether the tool belongs to the short catalog that MCP clients get by default.
+    /// Returns whether the tool is in the short catalog, the default of MCP clients.
     fn core(&self) -> bool {
         true
     }
@@ -95,7 +95,7 @@ pub trait Tool: Send + Sync + 'static {
         true
     }
 
-    /// Does the deed of a tool that needs no containment of its own.
+    /// Runs a tool that needs no containment of its own.
     fn execute<'a>(
         &'a self,
         args: Arguments,
@@ -108,7 +108,7 @@ pub trait Tool: Send + Sync + 'static {
         ))))
     }
 
-    /// Decodes arguments into a call that can be judged and run.
+    /// Decodes arguments into a call to judge and run.
     fn prepare(
         self: Arc<Self>,
         args: Arguments,
@@ -125,25 +125,25 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
-/// A decoded call: it can say what it wants before it may do it.
+/// A decoded call, which says what it needs before it runs.
 pub trait Prepared: Send + Sync {
-    /// Returns what this call can do to the outside.
+    /// Returns the effects of this call.
     fn effects(&self) -> Effects;
 
-    /// Hands out the paths it names, with the wire names of their arguments. Asked once.
+    /// Takes the paths it names, with their argument names; called once.
     fn claims(&mut self) -> Vec<Claim>;
 
-    /// Returns the command it names, which starts in the first of its paths.
+    /// Returns its command, which starts in the first of its paths.
     fn command(&self) -> Option<Command> {
         None
     }
 
-    /// Returns the hosts that it names, which rules may judge.
+    /// Returns its hosts, which rules may judge.
     fn hosts(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns what it wants to have as it was, of which the guard makes claims.
+    /// Returns its restore, which the guard turns into claims.
     fn restores(&self) -> Option<Restore> {
         None
     }
@@ -151,19 +151,19 @@ pub trait Prepared: Send + Sync {
     /// Returns how long it may occupy a thread.
     fn cost(&self, targets: &Targets) -> Cost;
 
-    /// Works out what it would change, on a World that can only look.
+    /// Computes its change on a read-only World.
     fn preview(&self, cx: &Context) -> Preview;
 
-    /// Returns what decoding wants the caller to know, such as a value that was cut.
+    /// Returns the notes of decoding, such as a truncated value.
     fn notes(&self) -> &[String];
 
-    /// Does the deed.
+    /// Runs the call.
     fn run(self: Box<Self>, cx: Context) -> BoxFuture<'static, Result<Box<dyn Ran>, ToolError>>;
 }
 
-/// A call that ran and waits for its shape.
+/// An outcome without its reply shape yet.
 pub trait Ran: Send {
-    /// Gives the outcome the shape of the dialect: pure.
+    /// Shapes the outcome for the dialect, as a pure function.
     fn shape(self: Box<Self>, shaping: &Shaping<'_>) -> Reply;
 }
 
@@ -173,7 +173,7 @@ impl Ran for Reply {
     }
 }
 
-/// A call of a tool that is one function from arguments to a reply.
+/// A call of a custom tool: one function from arguments to a reply.
 struct FunctionCall<T: Tool + ?Sized> {
     tool: Arc<T>,
     args: Arguments,

@@ -1,27 +1,24 @@
-//! Makes text safe to print for a person: characters that move the cursor, reorder text or stay invisible become
-//! escapes.
+//! Escapes control, bidirectional and invisible characters in text for people.
 //!
-//! Names and texts of a repository are hostile. A control character or a bidirectional mark in them can forge
-//! what a terminal shows, for example the sentence above a prompt. Programs get them unchanged, as JSON.
+//! Names and texts of a repository are hostile: such characters can forge terminal output, for example above
+//! a prompt. Programs get them unchanged, as JSON.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Returns a text with escapes such as `\u{202e}` for every character that a reader does not see as it is. Only
-/// blanks and line feeds stay.
+/// Escapes every character that a reader would not see, such as `\u{202e}`; blanks and line feeds stay.
 pub fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| show(&mut out, c));
     out
 }
 
-/// Returns the same with `\n` for a line feed: for names and values, which must not begin a line.
+/// The same with `\n` for a line feed, for names and values within a line.
 pub fn shown_line(text: &str) -> String {
     shown(text).replace('\n', "\\n")
 }
 
-/// Returns a path for one line, with escapes such as `\xe9` for bytes that are not UTF-8: so two names never look
-/// the same because of them.
+/// Escapes a path for one line, with `\xe9` for bytes that are not UTF-8, so that two names never look equal.
 pub fn shown_path(path: &Path) -> String {
     let mut out = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -39,7 +36,7 @@ fn show(out: &mut String, c: char) {
     }
 }
 
-/// Returns whether a reader sees a character for what it is.
+/// Returns whether a character is visible as itself.
 pub fn is_shown(c: char) -> bool {
     match c {
         '\n' | '\t' | ' ' => true,
@@ -48,8 +45,7 @@ pub fn is_shown(c: char) -> bool {
     }
 }
 
-/// Returns whether a character has no shape of its own: marks of notes and of how signs are joined, a
-/// filler, and what no text should hold.
+/// Returns whether a character has no glyph: annotation marks, joiners, fillers and noncharacters.
 fn is_unseen(c: char) -> bool {
     let is_none = matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe;
     is_none || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{1345f}' | '\u{16fe4}')
@@ -59,7 +55,7 @@ fn is_private(c: char) -> bool {
     matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' | '\u{2800}')
 }
 
-/// Returns whether Unicode says that a character may be ignored where it cannot be shown.
+/// Returns whether a character is ignorable by default in Unicode.
 pub fn is_ignorable(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'

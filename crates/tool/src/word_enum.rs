@@ -1,7 +1,6 @@
 //! Enums whose values have words.
 
-/// Defines an enum whose values have a word each, so that no list of them can miss one: `ALL`, `as_str`, `from_word`
-/// and `Display`.
+/// Defines an enum with a word per value: `ALL`, `as_str`, `from_word` and `Display` then miss none.
 #[macro_export]
 macro_rules! word_enum {
     (

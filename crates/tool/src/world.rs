@@ -1,9 +1,8 @@
-//! The only way out: what an operation may reach, as traits.
+//! The World of a call: traits for all that an operation may reach.
 //!
-//! A World with authority comes only out of the guard, after the ruling, and holds nothing but the
-//! targets of one call: operations name [`Slot`]s, never paths. The traits hand out native files
-//! and native walks, so that no virtual call happens per line or per byte. `testkit` has a World in
-//! memory; one differential test holds both to the same behaviour.
+//! Only the guard makes a World with authority, after the ruling, for the targets of one call. Operations
+//! name [`Slot`]s, never paths. The traits return native files and walks, so that no virtual call happens per
+//! line or byte. `testkit` has an in-memory World; a differential test compares both.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,22 +13,22 @@ use std::time::Instant;
 
 use crate::{Checkpoints, ContentHash, FileError, Knowledge, Processes, Skipped};
 
-/// The place of a target in the World of its call.
+/// The index of a target in the World of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot(pub usize);
 
-/// Everything an operation may reach.
+/// All that an operation may reach.
 #[derive(Clone)]
 pub struct World {
     /// The files among the targets.
     pub files: Arc<dyn Files>,
     /// The command among the targets.
     pub processes: Arc<dyn Processes>,
-    /// What the caller knows of the files.
+    /// The caller's knowledge of the files.
     pub knowledge: Arc<dyn Knowledge>,
-    /// What was there before changes.
+    /// The checkpoints of earlier states.
     pub checkpoints: Arc<dyn Checkpoints>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -39,9 +38,9 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// Time, as far as operations may know it.
+/// The clock that operations read.
 pub trait Clock: Send + Sync {
-    /// Returns a point on a clock that never goes back, for deadlines.
+    /// Returns a monotonic time, for deadlines.
     fn now(&self) -> Instant;
 
     /// Returns milliseconds since 1970.
@@ -49,14 +48,14 @@ pub trait Clock: Send + Sync {
 }
 
 crate::word_enum! {
-    /// What kind of thing a name stands for.
+    /// The type of a file.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum FileKind {
         /// A regular file.
         File = "file",
         /// A directory.
         Directory = "directory",
-        /// A symbolic link, where it was not followed.
+        /// A symlink that was not followed.
         Symlink = "symlink",
         /// A FIFO, socket or device.
         Special = "special",
@@ -64,7 +63,7 @@ crate::word_enum! {
 }
 
 impl FileKind {
-    /// Returns what a sentence calls it.
+    /// Returns the word for messages.
     pub fn words(self) -> &'static str {
         match self {
             Self::File => "a file",
@@ -75,7 +74,7 @@ impl FileKind {
     }
 }
 
-/// A time of a file: seconds since 1970 and nanoseconds, ordered.
+/// A file timestamp: seconds since 1970 and nanoseconds, ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Stamp {
     /// Seconds since 1970.
@@ -84,7 +83,7 @@ pub struct Stamp {
     pub nanos: u32,
 }
 
-/// What tells one state of one file from every other that a well-behaved system can show.
+/// Identifies one state of one file by inode, size and timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The device.
@@ -93,72 +92,72 @@ pub struct Identity {
     pub inode: u64,
     /// The size in bytes.
     pub size: u64,
-    /// When the content changed last.
+    /// The modification time (mtime).
     pub modified: Stamp,
-    /// When content or attributes changed last.
+    /// The status change time (ctime).
     pub changed: Stamp,
 }
 
 impl Identity {
-    /// Returns the device and the inode, which tell one file from every other that is there now.
+    /// Returns device and inode, which identify an existing file.
     pub fn of_file(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 }
 
-/// What is known of a file.
+/// The metadata of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileMeta {
-    /// What it is.
+    /// The file type.
     pub kind: FileKind,
     /// Its identity, size and times.
     pub identity: Identity,
     /// Permission bits.
     pub mode: u32,
-    /// How many names it has.
+    /// The number of hard links.
     pub links: u64,
 }
 
 impl FileMeta {
-    /// Returns the size in bytes. Files of procfs say 0 whatever they hold.
+    /// Returns the size in bytes; files of procfs report 0.
     pub fn size(&self) -> u64 {
         self.identity.size
     }
 
-    /// Returns when the content changed last.
+    /// Returns the modification time.
     pub fn modified(&self) -> Stamp {
         self.identity.modified
     }
 }
 
-/// An open file and what it was when it was opened.
+/// An open file with its metadata at opening.
 #[derive(Debug)]
 pub struct Opened {
     /// The file, for reading, at its start.
     pub file: File,
-    /// What it was.
+    /// The metadata at opening.
     pub meta: FileMeta,
 }
 
-/// What is known of a file for somebody who asks about it.
+/// Detailed metadata of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
-    /// What every call knows.
+    /// The common metadata.
     pub meta: FileMeta,
-    /// When it was made, where the file system keeps that.
+    /// The creation time, if the file system stores it.
     pub created: Option<Stamp>,
-    /// When it was read last, as far as the file system keeps that.
+    /// The access time, as far as the file system stores it.
     pub accessed: Stamp,
 }
 
-/// What must be true of the old file for a replacement to go ahead.
+/// The precondition of a replacement.
 #[derive(Debug, Clone, Copy)]
 pub enum Expect<'a> {
-    /// Anything, also nothing.
+    /// Any state, including absence.
     Any,
-    /// Nothing.
+    /// Absence.
     Nothing,
-    /// Still this file in this state, with this content.
+    /// The same file, state and content.
     Same(Seen<'a>),
 }
 
@@ -167,41 +166,41 @@ pub enum Expect<'a> {
 pub struct Seen<'a> {
     /// Its state.
     pub identity: Identity,
-    /// Its content; of a symbolic link the target.
+    /// Its content; of a symlink the target.
     pub content: &'a [u8],
     hash: Option<ContentHash>,
 }
 
 impl<'a> Seen<'a> {
-    /// Returns a file whose content was not hashed.
+    /// Returns a file without a content hash.
     pub fn new(identity: Identity, content: &'a [u8]) -> Self {
         Self { identity, content, hash: None }
     }
 
-    /// Returns the same with BLAKE3 of the content, where somebody has worked it out.
+    /// Returns the file with the BLAKE3 of its content, if computed.
     #[must_use]
     pub fn hashed(self, hash: Option<ContentHash>) -> Self {
         Self { hash, ..self }
     }
 
-    /// Returns BLAKE3 of the content, if it is known already.
+    /// Returns the BLAKE3 of the content, if known.
     pub fn hash(&self) -> Option<ContentHash> {
         self.hash
     }
 }
 
-/// The permission bits that a file gets. Set-id bits are never given.
+/// The permission bits of a new file, never setuid or setgid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileMode {
-    /// Those of the old file; a new file gets what the system gives new files.
+    /// Those of the old file; the system default for a new one.
     Kept,
-    /// The same, but everybody who may read the file may execute it, or nobody may.
+    /// The same, with execute permission for all readers, or for none.
     Executable(bool),
-    /// These.
+    /// Exactly these.
     Exact(u32),
 }
 
-/// What a name stands for once a change is made.
+/// The state of a name after a change.
 #[derive(Debug, Clone, Copy)]
 pub enum Becomes<'a> {
     /// A file with these pieces in order.
@@ -210,80 +209,78 @@ pub enum Becomes<'a> {
         pieces: &'a [&'a [u8]],
         /// The permission bits.
         mode: FileMode,
-        /// The target whose owner, permission bits and attributes it takes instead of those of the
-        /// old file, as where a file gets another name.
+        /// The target that provides owner, mode and attributes instead of the old file, as in a rename.
         like: Option<Slot>,
     },
-    /// A symbolic link with this target.
+    /// A symlink with this target.
     Link(&'a [u8]),
-    /// Nothing: what was there is removed.
+    /// Absence: the old entry is removed.
     Nothing,
-    /// A directory: it is made where none is, before the other changes, and goes again where those
-    /// fail.
+    /// A directory, created before the other changes if missing; removed again if they fail.
     Directory {
-        /// The permission bits of a directory that is made; `None` are those of any new one.
+        /// The mode of a created directory; `None` is the default of new ones.
         mode: Option<u32>,
     },
-    /// No directory: it is removed after the other changes if nothing is in it, and else left.
+    /// An empty directory is removed after the other changes; a non-empty one stays.
     NoDirectory,
 }
 
-/// One of several changes that happen together.
+/// One change of a commit.
 #[derive(Debug, Clone, Copy)]
 pub struct FileOp<'a> {
     /// The target.
     pub slot: Slot,
-    /// What must be there for the change to go ahead.
+    /// The precondition.
     pub expect: Expect<'a>,
-    /// What is there afterwards.
+    /// The state afterwards.
     pub becomes: Becomes<'a>,
 }
 
-/// Why several changes did not happen, and which of them it was.
+/// The failed change of a commit.
 #[derive(Debug)]
 pub struct CommitError {
-    /// The target that stood in the way.
+    /// The target that failed.
     pub slot: Slot,
-    /// What is wrong with it.
+    /// The error.
     pub error: FileError,
 }
 
-/// What a change did.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of the new content; 0 where nothing is left.
+    /// The size of the new content; 0 after a removal.
     pub bytes: u64,
-    /// Whether nothing was there before.
+    /// Whether the name was absent before.
     pub created: bool,
 }
 
-/// One change, as the ledger keeps it.
+/// One change as the ledger records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The real path.
     pub path: PathBuf,
-    /// The hash of the old content; `None` where there was none or it was too large.
+    /// The hash of the old content; `None` if absent or too large.
     pub before: Option<ContentHash>,
-    /// The hash of the new content; `None` where nothing is there any more.
+    /// The hash of the new content; `None` if removed.
     pub after: Option<ContentHash>,
     /// Bytes of the new content.
     pub bytes: u64,
 }
 
-/// What a walk looks at.
+/// The options of a walk.
 #[derive(Debug, Clone)]
 pub struct WalkOptions {
-    /// Whether ignore files are heeded.
+    /// Whether ignore files apply.
     pub heed_ignore: bool,
-    /// Whether directories named `.git`, `.sinew` or `.molf` are entered.
+    /// Whether the walk enters directories named `.git`, `.sinew` or `.molf`.
     pub enter_state: bool,
-    /// How many levels beneath the start are entered; `None` is all. 0 lists the start alone.
+    /// The depth limit; `None` is unlimited, 0 lists the start alone.
     pub max_depth: Option<usize>,
-    /// Whether directories are shown to the visitor, or files and links alone.
+    /// Whether the visitor sees directories, or files and links alone.
     pub directories: bool,
 }
 
-/// What a visitor wants next.
+/// The decision of a visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// Go on.
@@ -300,41 +297,40 @@ pub trait Entry {
     /// Returns the last component.
     fn name(&self) -> &OsStr;
 
-    /// Returns what it is; links are not followed.
+    /// Returns the file type; symlinks are not followed.
     fn kind(&self) -> FileKind;
 
-    /// Returns what is known of it, without following links.
+    /// Returns the metadata; symlinks are not followed.
     fn meta(&self) -> Result<FileMeta, FileError>;
 
-    /// Opens a regular file for reading. Anything else is refused without blocking.
+    /// Opens a regular file for reading; rejects others without blocking.
     fn open(&self) -> Result<File, FileError>;
 }
 
-/// Looks at the entries that one thread of a walk sees.
+/// Visits the entries of one thread of a walk.
 pub trait Visitor: Send {
-    /// Looks at one entry.
+    /// Visits one entry.
     fn visit(&mut self, entry: &dyn Entry) -> Flow;
 
-    /// Returns whether a directory is worth entering; its path is relative to the start of the
-    /// walk. A walk need not ask, so what lies beneath may be shown all the same.
+    /// Returns whether to enter a directory, relative to the start. A walk may ignore the answer.
     fn enter(&mut self, path: &Path) -> bool {
         let _ = path;
         true
     }
 }
 
-/// Makes one visitor for each thread of a walk.
+/// Makes one visitor per thread of a walk.
 pub trait Visitors: std::marker::Sync {
     /// Makes a visitor.
     fn visitor(&self) -> Box<dyn Visitor + '_>;
 }
 
-/// What a walk passed over, and whether it came to its end.
+/// The skip counts of a walk, and whether it completed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WalkReport {
-    /// What was passed over.
+    /// The skip counts.
     pub skipped: Skipped,
-    /// Whether the walk saw everything: false after a stop or a visitor's stop.
+    /// Whether the walk saw everything: false after a cancellation or [`Flow::Stop`].
     pub complete: bool,
 }
 
@@ -343,45 +339,43 @@ pub struct WalkReport {
 pub struct Listed {
     /// The path relative to the listed directory.
     pub path: PathBuf,
-    /// What it is; links are not followed.
+    /// The file type; symlinks are not followed.
     pub kind: FileKind,
-    /// What is known of it, where it was asked for and could be had.
+    /// The metadata, if requested and readable.
     pub meta: Option<FileMeta>,
 }
 
-/// A listing and what it passed over.
+/// A listing with its skip counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {
-    /// The rows kept, by name.
+    /// The rows, by name.
     pub rows: Vec<Listed>,
-    /// How many there were before the limit.
+    /// The number of rows before the limit.
     pub total: u64,
-    /// What was passed over.
+    /// The skip counts.
     pub skipped: Skipped,
 }
 
 /// The files among the targets of one call.
 pub trait Files: Send + std::marker::Sync {
-    /// Returns what is at a slot now.
+    /// Returns the current metadata at a slot.
     fn meta(&self, slot: Slot) -> Result<FileMeta, FileError>;
 
-    /// Returns what is at a slot now, with all its times.
+    /// Returns the current metadata at a slot with all timestamps.
     fn info(&self, slot: Slot) -> Result<Info, FileError>;
 
-    /// Returns the directories that the call may touch; the first is where relative paths start.
+    /// Returns the roots of the call; relative paths start at the first.
     fn roots(&self) -> Vec<PathBuf>;
 
     /// Opens the regular file at a slot for reading.
     fn open(&self, slot: Slot) -> Result<Opened, FileError>;
 
-    /// Returns the target of the symbolic link at a slot, where the claim is about the link itself.
+    /// Returns the target of the symlink at a slot, if the claim is about the link itself.
     fn link(&self, slot: Slot) -> Result<Vec<u8>, FileError>;
 
-    /// Replaces or creates the file at a slot atomically with the pieces in order. Mode, owner,
-    /// extended attributes and access lists of the old file are kept, or the change is refused.
-    /// Where others are changing the same directory it does not wait for longer than about a
-    /// millisecond: [`FileError::Busy`] says that nothing happened and that it can be asked again,
-    /// which [`Context::replace`](crate::Context::replace) does.
+    /// Atomically replaces or creates a file; keeps mode, owner, extended attributes and ACLs, or refuses.
+    /// Waits about 1 ms at most for concurrent changes of the directory. [`FileError::Busy`] means nothing
+    /// happened; [`Context::replace`](crate::Context::replace) retries it.
     fn replace(
         &self,
         slot: Slot,
@@ -389,24 +383,19 @@ pub trait Files: Send + std::marker::Sync {
         expect: Expect<'_>,
     ) -> Result<Written, FileError>;
 
-    /// Makes several changes together: all of them happen, or none does, also where the process dies
-    /// in the middle and the guard has a place for journals. Each slot stands in one deed. What
-    /// [`Files::replace`] says of one file holds for each; files of several names are replaced or
-    /// refused, because writing into them cannot be taken back. Readers may see some of the changes
-    /// before the others.
+    /// Makes several changes atomically; a journal (write-ahead log) makes them crash-safe. Each slot occurs
+    /// once, and [`Files::replace`] describes each file. Files with several hard links are replaced or
+    /// refused: a write in place cannot be undone. Readers may see a partial state.
     fn commit(&self, deeds: &[FileOp<'_>]) -> Result<Vec<Written>, CommitError>;
 
-    /// Makes the directory at a slot, and those above it that are missing. Returns whether it was not
-    /// there before.
+    /// Creates the directory at a slot with its parents. Returns whether it was missing.
     fn make_directory(&self, slot: Slot) -> Result<bool, FileError>;
 
-    /// Gives what is at a slot the name at the slot after it, where nothing is, in one step. Neither
-    /// claim may end in a slash, which means what a directory holds and not its name. A directory takes along what lies beneath it: what may not be touched there or where it goes is
-    /// refused. As with [`Files::replace`], [`FileError::Busy`] says that it can be asked again.
+    /// Renames a slot to the next, absent one in one step; neither claim may end in a slash. Denied paths
+    /// inside a moved directory, at either place, are refused. Callers may retry [`FileError::Busy`].
     fn rename(&self, from: Slot) -> Result<(), FileError>;
 
-    /// Walks the directory at a slot on several threads, in no particular order. `stop` ends it
-    /// within milliseconds.
+    /// Walks the directory at a slot on several threads, unordered. `stop` ends it within milliseconds.
     fn walk(
         &self,
         slot: Slot,
@@ -415,13 +404,13 @@ pub trait Files: Send + std::marker::Sync {
         stop: &AtomicBool,
     ) -> Result<WalkReport, FileError>;
 
-    /// Lists one directory by name: the first `limit` rows, and what is known of each of them.
+    /// Lists one directory by name: the first `limit` rows with metadata.
     fn list(&self, slot: Slot, limit: usize) -> Result<Listing, FileError>;
 
-    /// Returns what was changed so far.
+    /// Returns the changes so far.
     fn changes(&self) -> Vec<Change>;
 
-    /// Returns the id of the checkpoint that keeps what was there before, where there is one.
+    /// Returns the id of the checkpoint of the call, if any.
     fn checkpoint(&self) -> Option<String> {
         None
     }

@@ -1,8 +1,7 @@
-//! Front matter of a hook in YAML, as strict as TOML is.
+//! Parses a hook's YAML front matter as strictly as TOML.
 //!
-//! YAML has many ways to say one thing, and several to say what a reader of the file does not see. A person
-//! trusts a hook by its text. So what is written is what is read: no tags, no anchors and aliases, no merged
-//! keys, no key without a value, no break of a line that an editor does not show as one.
+//! The user trusts a hook by its text, and YAML can hide meaning from a reader. So the parser rejects tags,
+//! anchors, aliases, merge keys, keys without a value, and line breaks that an editor does not show.
 
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_saphyr::{MergeKeyPolicy, MessageFormatter as _, UserMessageFormatter};
@@ -10,7 +9,7 @@ use serde_saphyr::{MergeKeyPolicy, MessageFormatter as _, UserMessageFormatter};
 use super::Fault;
 use crate::options::HookOptions;
 
-/// Reads a hook.
+/// Parses a hook.
 pub(super) fn read(text: &str) -> Result<HookOptions, Fault> {
     check_breaks(text)?;
     check_nodes(text)?;
@@ -29,7 +28,7 @@ pub(super) fn read(text: &str) -> Result<HookOptions, Fault> {
     })
 }
 
-/// Returns the line and column of one of some keys of the hook itself.
+/// Returns the line and column of the first of these top-level keys.
 pub(super) fn place_of(text: &str, keys: &[&str]) -> Option<(usize, usize)> {
     let (mut depth, mut is_key) = (0_usize, true);
     for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
@@ -55,7 +54,7 @@ fn place(span: &Span) -> (usize, usize) {
     (span.start.line(), span.start.col() + 1)
 }
 
-/// Refuses a carriage return that ends no line: what follows it would be a line of its own.
+/// Rejects a lone carriage return: YAML would start a new line after it.
 fn check_breaks(text: &str) -> Result<(), Fault> {
     for (at, line) in text.lines().enumerate() {
         if let Some(before) = line.find('\r').and_then(|found| line.get(..found)) {
@@ -66,7 +65,7 @@ fn check_breaks(text: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Refuses what is not read as it is written. What is no YAML at all is told by who reads it.
+/// Rejects nodes that hide meaning. Syntax errors are left to the deserializer.
 fn check_nodes(text: &str) -> Result<(), Fault> {
     for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
         let (anchor, tag) = match &event {

@@ -1,10 +1,10 @@
-//! agentos: the approval policy `{tools, timeoutMs}`, and the tiers of approval by tool.
+//! Imports agentos: the approval policy `{tools, timeoutMs}`, and the approval tiers by tool.
 
 use serde_json::Value;
 
 use super::{Imported, is_known, rule, texts};
 
-/// Reads a policy.
+/// Imports a policy.
 pub(super) fn read(tree: &Value) -> Result<Imported, String> {
     let mut imported = Imported::default();
     let policy = tree.get("approvalPolicy").or_else(|| tree.get("approval")).unwrap_or(tree);
@@ -48,7 +48,6 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
 }
 
 fn add(imported: &mut Imported, verdict: &str, name: &str) {
-    // One that ends so means every function of a namespace.
     if !is_known(name) {
         return imported.note(format!("`{name}` names no tool that is here"));
     }

@@ -1,10 +1,10 @@
-//! aionrs: `auto_approve` and `allow_list` of its TOML configuration.
+//! Imports aionrs: `auto_approve` and `allow_list` of its TOML configuration.
 
 use serde_json::Value;
 
 use super::{Imported, is_known, rule, texts};
 
-/// Reads a configuration.
+/// Imports a configuration.
 pub(super) fn read(text: &str) -> Result<Imported, String> {
     let tree: Value = toml_edit::de::from_str(text).map_err(|error| error.to_string())?;
     let mut imported = Imported::default();

@@ -1,6 +1,5 @@
-//! Claude Code: `permissions` of its `settings.json`, with rules such as `Bash(npm run test:*)`.
-//!
-//! There, as here, deny beats ask beats allow whatever the order.
+//! Imports Claude Code: `permissions` of `settings.json`, with rules such as `Bash(npm run test:*)`.
+//! In both programs deny beats ask beats allow, in any order.
 
 use std::path::Path;
 
@@ -9,13 +8,13 @@ use serde_json::Value;
 use super::{Imported, is_known, pattern, rule, texts};
 use crate::RuleOptions;
 
-/// What may be read, or searched, by the name `Read`, and changed by the name `Edit`.
+/// The tools that the name `Read` covers.
 const READING: [&str; 2] = ["Read", "Grep"];
 const EDITING: [&str; 2] = ["Edit", "Write"];
-/// What the tools of this server are called there.
+/// The prefix of sinew's tools in Claude Code.
 const OWN: &str = "mcp__sinew__";
 
-/// Reads settings.
+/// Imports settings.
 pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String> {
     let mut imported = Imported::default();
     for key in [
@@ -102,7 +101,7 @@ fn add(
             }
             None => imported.note(format!("`{written}` is left out: it names no domain")),
         },
-        // A name for reading stands for searching there.
+        // In Claude Code `Read` also covers searching.
         ("Read", None) if verdict != "allow" => imported.rule(rule(verdict, &READING)),
         ("Edit" | "Write", None) if verdict != "allow" => imported.rule(rule(verdict, &EDITING)),
         // Every tool, or every tool of this server.
@@ -136,7 +135,7 @@ fn left_out(written: &str) -> String {
     format!("`{written}` is left out: it cannot be said as narrowly here")
 }
 
-/// `npm run test:*` means every command that begins so.
+/// Imports a command rule; `npm run test:*` is a prefix match.
 fn of_command(imported: &mut Imported, verdict: &str, written: &str, command: &str) {
     let begins = command.strip_suffix(":*");
     let is_variable = |word: &str| {
@@ -145,7 +144,7 @@ fn of_command(imported: &mut Imported, verdict: &str, written: &str, command: &s
             !name.is_empty() && name.chars().all(|sign| sign.is_ascii_alphanumeric() || sign == '_')
         })
     };
-    // Variables before a command are passed over here where it is held back, and never allowed.
+    // Here deny and ask rules skip variables before a command; allow rules never match them.
     let bare: Vec<&str> = command.split_whitespace().skip_while(|word| is_variable(word)).collect();
     let bare = bare.join(" ");
     let has_variables = command.split_whitespace().next().is_some_and(is_variable);
@@ -164,7 +163,7 @@ fn of_command(imported: &mut Imported, verdict: &str, written: &str, command: &s
             }
         }
         _ => {
-            // `git push:*` may mean `git pushx` there.
+            // In Claude Code `git push:*` may match `git pushx`.
             let meant = begins.map_or_else(|| command.to_owned(), |begins| format!("{begins}*"));
             let meant = meant.split_whitespace().collect::<Vec<_>>().join(" ");
             let wide = pattern::wide_command(&meant);
@@ -182,7 +181,7 @@ fn of_command(imported: &mut Imported, verdict: &str, written: &str, command: &s
     }
 }
 
-/// Paths have the signs of ignore files; `//` begins an absolute one, `/` one beneath the project.
+/// Paths have gitignore syntax; `//` begins an absolute path, `/` one beneath the project.
 fn of_path(
     imported: &mut Imported,
     verdict: &str,
@@ -203,7 +202,7 @@ fn of_path(
         },
         (None, None) => {
             let beneath = path.trim_start_matches("./").trim_start_matches('/');
-            // As in an ignore file, a name alone is meant wherever it lies.
+            // As in gitignore, a bare name matches in any directory.
             let name = path.trim_end_matches('/');
             let is_name = !name.contains('/') && !name.is_empty() && name != ".";
             match is_name {
@@ -212,7 +211,7 @@ fn of_path(
             }
         }
     };
-    // Braces are letters there.
+    // In Claude Code braces are literal.
     let glob = glob.replace('{', "[{]").replace('}', "[}]");
     let is_odd = glob.is_empty()
         || glob == "."

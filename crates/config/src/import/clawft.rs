@@ -1,11 +1,11 @@
-//! clawft: `tools.commandPolicy` of its JSON configuration, which has the same name and meaning here.
+//! Imports clawft: `tools.commandPolicy` of its JSON configuration, which sinew also has.
 
 use serde_json::Value;
 
 use super::{Imported, is_known, texts};
 use crate::{CommandPolicyOptions, PolicyOptions, ToolsOptions};
 
-/// Reads a configuration.
+/// Imports a configuration.
 pub(super) fn read(tree: &Value) -> Result<Imported, String> {
     let mut imported = Imported::default();
     let tools = tree.get("tools").unwrap_or(&Value::Null);

@@ -1,4 +1,4 @@
-//! MCP: the servers of a client's file. No foreign server is served here, so none is carried over.
+//! Reads an MCP client's server file. sinew proxies no foreign server, so it imports none.
 
 use std::path::Path;
 

@@ -1,12 +1,10 @@
-//! molf: `permissions.jsonc`, in which the last rule that matches wins.
+//! Imports molf: `permissions.jsonc`, where the last matching rule wins.
 //!
-//! Rules here have no order. So a rule that a later and weaker one overrides excepts it with `unless`; a later
-//! and stronger one wins as it is. Where nothing matches molf asks, so each tool has a rule that asks unless
-//! another one matches.
+//! sinew's rules have no order. So a rule excepts a later weaker one with `unless`; a later stronger rule
+//! wins as it is. molf asks without a match, so each tool gets an ask rule unless another rule matches.
 //!
-//! The file of an agent, `.agents/agents/NAME.md`, has such permissions in its front matter. What they deny is a
-//! veto there and a rule that denies that agent here; what they ask or allow stands before everything else
-//! there and never wins over it, so nothing of it is carried over.
+//! An agent's file, `.agents/agents/NAME.md`, has permissions in its front matter. A deny there is a veto
+//! and becomes a deny rule for that agent. Its ask and allow rules never win in molf, so none is imported.
 
 use std::path::Path;
 
@@ -17,22 +15,22 @@ use sinew_tool::name_matches;
 use super::{Imported, pattern, rule};
 use crate::{ConditionOptions, RuleOptions};
 
-/// A rule as it is written.
+/// A rule in molf's form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MolfRule {
-    /// The name of a tool, with `*`.
+    /// A tool name pattern with `*`.
     permission: String,
     pattern: String,
     verdict: &'static str,
 }
 
 impl MolfRule {
-    /// Returns whether the name has signs of a pattern that mean nothing here.
+    /// Returns whether the name has glob characters other than `*`.
     fn is_odd(&self) -> bool {
         self.permission.contains(SIGNS)
     }
 
-    /// Returns whether a tool is meant; what holds back means every tool that it may mean.
+    /// Returns whether a tool matches; a restriction matches every tool that it may mean.
     fn means(&self, tool: &str) -> bool {
         match (self.is_odd(), self.verdict) {
             (false, _) => name_matches(&self.permission, tool),
@@ -41,7 +39,7 @@ impl MolfRule {
         }
     }
 
-    /// Returns whether every tool is meant, whatever its name is.
+    /// Returns whether the rule matches every tool name.
     fn means_all(&self) -> bool {
         match (self.is_odd(), self.verdict) {
             (false, _) => is_all(&self.permission),
@@ -50,14 +48,14 @@ impl MolfRule {
         }
     }
 
-    /// Returns a name with `*` in the place of all between the first and the last of such signs.
+    /// Returns the name with `*` from the first to the last glob character.
     fn widely(&self) -> String {
         let name = &self.permission;
         let (Some(first), Some(last)) = (name.find(SIGNS), name.rfind(SIGNS)) else {
             return name.clone();
         };
         if name.starts_with('!') {
-            // Whatever is not named.
+            // A negated name matches every other tool.
             return String::from("*");
         }
         let head = name.get(..first).unwrap_or_default();
@@ -66,10 +64,10 @@ impl MolfRule {
     }
 }
 
-/// Signs of patterns of names beside `*`.
+/// Glob characters in names, other than `*`.
 const SIGNS: &[char] = &['?', '[', ']', '{', '}', '(', ')', '!', '|', '\\', '+', '@', ','];
 
-/// What of a call a pattern is for.
+/// The part of a call that a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Matched {
     Path,
@@ -78,7 +76,7 @@ enum Matched {
     Nothing,
 }
 
-/// The tools of molf that are here too. The pattern of `glob` is matched there and cannot be here.
+/// molf's tools that sinew has. sinew cannot match the pattern of `glob`.
 const TOOLS: [(&str, Matched); 6] = [
     ("shell_exec", Matched::Command),
     ("read_file", Matched::Path),
@@ -91,7 +89,7 @@ const TOOLS: [(&str, Matched); 6] = [
 /// The verdicts, the weakest first.
 const VERDICTS: [&str; 3] = ["allow", "ask", "deny"];
 
-/// Reads permissions.
+/// Imports permissions.
 pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String> {
     let mut imported = converted(&written(tree)?, home, "ask");
     if imported.options.rules.is_some() {
@@ -100,7 +98,7 @@ pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String
     Ok(imported)
 }
 
-/// The front matter of an agent, as far as it says what the agent may do.
+/// The permissions in an agent's front matter.
 #[derive(Debug, Deserialize)]
 struct Agent {
     name: String,
@@ -108,7 +106,7 @@ struct Agent {
     permission: Option<Value>,
 }
 
-/// Reads what an agent may not do, from its file.
+/// Imports the deny rules of an agent's file.
 pub(super) fn read_agent(text: &str, home: Option<&Path>) -> Result<Imported, String> {
     let front =
         front_matter(text).ok_or("begin the file with front matter between lines of `---`")?;
@@ -134,7 +132,7 @@ pub(super) fn read_agent(text: &str, home: Option<&Path>) -> Result<Imported, St
     Ok(imported)
 }
 
-/// Returns what stands between the first line of a file, `---`, and the next such line.
+/// Returns the text between the first line, `---`, and the next such line.
 fn front_matter(text: &str) -> Option<&str> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let is_fence = |line: &str| line.trim_end() == "---";
@@ -150,7 +148,7 @@ fn front_matter(text: &str) -> Option<&str> {
     None
 }
 
-/// Returns what permissions come to, where a verdict holds for what none of them matches.
+/// Converts permissions, with a default verdict for calls that none of them matches.
 fn converted(written: &[MolfRule], home: Option<&Path>, unmatched: &'static str) -> Imported {
     let mut imported = Imported::default();
     for one in written {
@@ -176,13 +174,13 @@ fn converted(written: &[MolfRule], home: Option<&Path>, unmatched: &'static str)
     for (tool, value) in TOOLS {
         let mut rules: Vec<&MolfRule> = Vec::new();
         for one in written.iter().filter(|one| one.means(tool)) {
-            // One that may not mean the tool takes nothing back.
+            // A later rule that may not match the tool overrides nothing.
             let takes_back = |old: &&MolfRule| strength(one.verdict) < strength(old.verdict);
             if !one.is_odd() || !rules.iter().any(takes_back) {
                 rules.push(one);
             }
         }
-        // What stands before a rule for everything never wins.
+        // Rules before a catch-all rule never win.
         let everything = rules.iter().rposition(|one| is_all(&one.pattern));
         let base = everything.and_then(|at| rules.get(at)).map_or(unmatched, |one| one.verdict);
         rules.drain(..everything.map_or(0, |at| at + 1));
@@ -192,7 +190,7 @@ fn converted(written: &[MolfRule], home: Option<&Path>, unmatched: &'static str)
             Matched::Command => of_commands(&mut imported, tool, base, &rules),
         }
     }
-    // What holds for every other name holds for every tool that is not here by its name.
+    // Rules for other names apply to every tool that `TOOLS` lacks.
     let mut of_others = None;
     for one in written.iter().filter(|one| one.means_all() && is_all(&one.pattern)) {
         if !one.is_odd() || of_others.and_then(strength) < strength(one.verdict) {
@@ -212,7 +210,7 @@ fn converted(written: &[MolfRule], home: Option<&Path>, unmatched: &'static str)
     imported
 }
 
-/// Reads either form: a table by tool, or a list of rules.
+/// Parses either form: a table by tool, or a list of rules.
 fn written(tree: &Value) -> Result<Vec<MolfRule>, String> {
     let mut all = Vec::new();
     let mut add = |permission: &str, pattern: &str, action: &Value| {
@@ -258,7 +256,7 @@ fn written(tree: &Value) -> Result<Vec<MolfRule>, String> {
     Ok(all)
 }
 
-/// Returns each name that a name with braces stands for.
+/// Expands the braces of a name.
 fn alternatives(name: &str) -> Vec<String> {
     let parts = name.split_once('{').and_then(|(head, rest)| {
         let (inner, tail) = rest.split_once('}')?;
@@ -277,7 +275,7 @@ fn strength(verdict: &str) -> Option<usize> {
     VERDICTS.iter().position(|known| *known == verdict)
 }
 
-/// Adds what holds for a tool as a whole: the strictest of its rules, since no pattern can be told apart.
+/// Adds one rule for a whole tool: the strictest verdict, since its patterns cannot be matched here.
 fn whole(imported: &mut Imported, tool: &str, base: &'static str, rules: &[&MolfRule]) {
     let all = rules.iter().map(|one| one.verdict).chain([base]);
     let verdict = all.max_by_key(|verdict| strength(verdict)).unwrap_or("ask");
@@ -290,7 +288,7 @@ fn whole(imported: &mut Imported, tool: &str, base: &'static str, rules: &[&Molf
     imported.rule(rule(verdict, &[tool]));
 }
 
-/// Returns the tools that a rule names. What may not be read may not be found by its content either.
+/// Returns the tools of a rule. A file that may not be read may not be searched either.
 fn tools_of(tool: &'static str, verdict: &str) -> Vec<&'static str> {
     match tool {
         "read_file" if verdict != "allow" => vec![tool, "grep"],
@@ -322,7 +320,7 @@ fn of_paths(
                paths: Option<Vec<String>>,
                but: Vec<String>,
                tools: &[&str]| {
-        // An exception is with all beneath it here, and not there.
+        // sinew's exception includes everything beneath a path; molf's does not.
         let guard: Vec<String> = but
             .iter()
             .filter(|glob| !glob.ends_with('*'))

@@ -1,19 +1,18 @@
-//! Patterns of other programs, whose `*` crosses everything, as patterns of rules, whose `*` does not.
+//! Converts globs whose `*` matches `/` to sinew's globs, whose `*` does not.
 //!
-//! What holds something back becomes a pattern that means no less; what allows becomes one that means no
-//! more, or none.
+//! A restriction's pattern may only widen; an allow rule's pattern may only narrow, or is dropped.
 
 use std::path::Path;
 
-/// Signs that mean more than themselves in some glob.
+/// Characters with a meaning in some glob syntax.
 const SPECIAL: &str = "*?[]{}()!|\\+@";
-/// Signs that a shell reads.
+/// Shell metacharacters.
 const SHELL: &str = "\"'`$&;<>#~\n";
 
-/// The most stars that are written out: each doubles the list.
+/// The limit of expanded stars: each doubles the list.
 const MAX_STARS: usize = 4;
 
-/// Returns globs that mean the same paths, or nothing where they cannot.
+/// Returns globs for exactly the same paths, or `None`.
 pub(super) fn paths(pattern: &str, home: Option<&Path>) -> Option<Vec<String>> {
     let pattern = at_home(pattern, home)?;
     let pattern = pattern.strip_prefix("./").unwrap_or(&pattern);
@@ -24,7 +23,7 @@ pub(super) fn paths(pattern: &str, home: Option<&Path>) -> Option<Vec<String>> {
     crossing(pattern)
 }
 
-/// Returns globs that mean at least the same paths.
+/// Returns globs for at least the same paths.
 pub(super) fn wide_paths(pattern: &str, home: Option<&Path>) -> Vec<String> {
     if let Some(globs) = paths(pattern, home) {
         return globs;
@@ -37,7 +36,7 @@ pub(super) fn wide_paths(pattern: &str, home: Option<&Path>) -> Vec<String> {
     wide.unwrap_or_else(|| vec![String::from("**")])
 }
 
-/// Returns a pattern with the home directory in the place of its sign.
+/// Expands `~` or `$HOME` at the start.
 fn at_home(pattern: &str, home: Option<&Path>) -> Option<String> {
     let rest = ["~", "$HOME"].into_iter().find_map(|sign| {
         pattern.strip_prefix(sign).filter(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -48,8 +47,8 @@ fn at_home(pattern: &str, home: Option<&Path>) -> Option<String> {
     }
 }
 
-/// Writes out each star that may cross directories. One at the end crosses them as it is, since what a rule
-/// means it means with all beneath.
+/// Expands each star that may cross directories. A star at the end needs none, since a rule includes
+/// everything beneath a path.
 fn crossing(pattern: &str) -> Option<Vec<String>> {
     let mut parts = pattern.split('*').peekable();
     let first = parts.next()?;
@@ -78,21 +77,21 @@ fn crossing(pattern: &str) -> Option<Vec<String>> {
     Some(globs)
 }
 
-/// Returns a pattern of words that means no more commands, or nothing.
+/// Returns a word pattern for no more commands, or `None`.
 pub(super) fn command(pattern: &str) -> Option<String> {
     let is_odd = |sign: char| (sign != '*' && SPECIAL.contains(sign)) || SHELL.contains(sign);
     let mut words: Vec<&str> = pattern.split(' ').collect();
     if pattern.chars().any(is_odd) || pattern.is_empty() || words.contains(&"") {
         return None;
     }
-    // A star alone at the end stands for one word or more there, and for none too here.
+    // A lone star at the end matches one word or more there, and zero or more here.
     if 1 < words.len() && words.last() == Some(&"*") {
         words.push("*");
     }
     Some(words.join(" "))
 }
 
-/// Returns a pattern of words that means at least the same commands.
+/// Returns a word pattern for at least the same commands.
 pub(super) fn wide_command(pattern: &str) -> String {
     let mut words = Vec::new();
     for word in pattern.split_whitespace() {
@@ -115,8 +114,8 @@ pub(super) fn wide_command(pattern: &str) -> String {
     words.join(" ")
 }
 
-/// Returns what an exception for a command must not let through: the same program by another path, and
-/// options before its words, which are passed over where an exception is looked for.
+/// Returns what a command's exception must not let through: the same program by another path, and options
+/// before its words, which exceptions skip.
 pub(super) fn besides(command: &str) -> Vec<String> {
     let words: Vec<&str> = command.split(' ').collect();
     let mut besides = Vec::new();

@@ -1,8 +1,7 @@
-//! What arguments and variables may say where they may come out of a repository.
+//! Restricts the arguments and variables of a server that a client starts.
 //!
-//! A client starts `sinew mcp` with what a file of a project says, so such a layer can only tighten, but for
-//! what loosens nothing: the vocabulary, the tools that are served, the name of the session, what is written
-//! to standard error, roots that the client is in anyway, and that the client's own confirmation counts.
+//! They may come from a project file, so they can only tighten. Exceptions loosen nothing: dialect, served
+//! tools, session name, log level, roots below the current directory, and trust in its own confirmations.
 #![expect(clippy::disallowed_methods, reason = "roots are compared by where they really are")]
 
 use std::ffi::OsStr;
@@ -17,8 +16,8 @@ use super::tighten::tightened;
 use super::{ConfigError, HOOKS_DIR, Layers, LeftOut, Origin, USER_FILE, words};
 
 impl Layers {
-    /// Adds a directory of the configuration that variables name beside the user's own. Where variables can come
-    /// out of a repository, it only tightens, and none of its hooks run.
+    /// Adds a configuration directory that variables name beside the user's own. If variables may come from a
+    /// repository, it only tightens and its hooks are left out.
     pub fn add_named_dir(&mut self, dir: &Path, origin: Origin) -> Result<(), ConfigError> {
         if self.held.is_none() {
             return self.add_user_dir(dir);
@@ -28,15 +27,15 @@ impl Layers {
         self.leave_out_hook_folders(&dir.join(HOOKS_DIR))
     }
 
-    /// Leaves out a state directory that variables name, where they can come out of a repository: its grants
-    /// would allow calls, and the user's ledger would miss them.
+    /// Drops a state directory from untrusted variables: its grants would allow calls, and the user's ledger
+    /// would miss them.
     pub fn leave_out_state(&mut self, dir: &Path, origin: Origin) {
         if self.held.is_some() {
             self.leave_out_place(env_vars::XDG_STATE_HOME, dir, origin);
         }
     }
 
-    /// Leaves out a home directory that a variable names: the user's hooks would take settings and modules from it.
+    /// Drops an untrusted `HOME`: the user's hooks would load settings and modules from it.
     pub fn leave_out_home(&mut self, home: &OsStr) {
         if self.held.is_some() {
             let (key, value) = (env_vars::HOME.to_owned(), Value::from(home.to_string_lossy()));
@@ -49,17 +48,17 @@ impl Layers {
         self.left_out.push(LeftOut { key: key.to_owned(), value, origin });
     }
 
-    /// Returns what is taken of a value that was said, and what is not.
+    /// Splits an argument's value into the accepted and the dropped part.
     pub(super) fn argued(&self, key: &str, new: Value) -> (Option<Value>, Option<Value>) {
         let old = self.values.get(key);
         let value = match key {
             "dialect" | "session" | "log" => Some(new.clone()),
-            // Whoever wrote which tools are served meant it.
+            // Without a value from a file any list counts.
             "serve" if old.is_none_or(|(_, origin)| origin.layer() == Layer::Session) => {
                 Some(new.clone())
             }
             "roots" => return self.argued_roots(&new),
-            // A person who wrote something else meant it.
+            // A mode that another layer set may only be tightened.
             "approvals" if new.as_str() == Some("trust-client") => {
                 let is_free = old.is_none_or(|(_, origin)| *origin == Origin::Default);
                 let old = old.map(|(old, _)| old);
@@ -73,7 +72,7 @@ impl Layers {
         }
     }
 
-    /// Takes roots at or below the current directory or one that somebody else named.
+    /// Accepts roots at or below the current directory or a root of another layer.
     fn argued_roots(&self, new: &Value) -> (Option<Value>, Option<Value>) {
         let Some(current) = &self.held else { return (Some(new.clone()), None) };
         let named = self.values.get("roots").map(|(old, _)| words(old)).unwrap_or_default();
@@ -97,7 +96,7 @@ fn said(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Returns where a path really is; of what is not there yet, as far as it is there.
+/// Returns the canonical path; of a missing file, its longest existing part is canonical.
 pub fn real(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut above = path;

@@ -1,7 +1,7 @@
-//! The floor of the system's file: what no layer after it loosens, flags included.
+//! Enforces the floor of the system's file, which no later layer loosens, flags included.
 //!
-//! A value that is looser is held at the floor, and a warning says so with where both stand. A floor that
-//! cannot be meant is an error: one that silently holds nothing would be worse than none.
+//! A looser value is raised to the floor, with a warning that names both origins. An invalid floor is an
+//! error, because a floor without effect would be worse than none.
 
 use serde_json::Value;
 use sinew_guard::Layer;
@@ -10,16 +10,15 @@ use super::super::ConfigError;
 use super::tighten::{FAILURES, LEVELS, MODES, PROFILES, SYNCS, strength};
 use super::{Layers, MANAGED, Origin, RULES, TRUST_ARGUMENTS, words};
 
-/// Keys of the floor that hold a word, the key that each holds, its words, and the one that counts where none is
-/// written.
+/// Floor keys with a word: the floor key, the restricted key, its words, and the default.
 const WORDS: [(&str, &str, &[&str], &str); 3] = [
     ("approvals", "approvals", MODES, "auto"),
     ("profile", "profile", PROFILES, "workspace"),
     ("require_sandbox", "run.require_sandbox", LEVELS, "none"),
 ];
 
-/// What a ledger that is kept on keeps as the system's file has it: words, the loosest first, or numbers, of
-/// which none is a limit where it is 0.
+/// Ledger keys that a floor fixes at the system's value: words, the loosest first, or numbers, where 0
+/// means no limit.
 const OF_LEDGER: [(&str, &[&str]); 4] = [
     ("ledger.on_failure", FAILURES),
     ("ledger.sync", SYNCS),
@@ -27,14 +26,14 @@ const OF_LEDGER: [(&str, &[&str]); 4] = [
     ("ledger.max_records", &[]),
 ];
 
-/// Holds every value at the floor. Returns whether it keeps everybody else from allowing calls.
+/// Raises every value to the floor. Returns whether other layers may not allow calls.
 pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
     check(layers)?;
     for (name, key, loosest_first, usual) in WORDS {
         hold_one(layers, name, key, |floor, value| {
-            // What is no such word is refused later, by its name.
+            // An unknown word is rejected later, with its key.
             let floor = strength(loosest_first, floor)?;
-            // A floor below what counts anyway raises nothing, and must not lower it either.
+            // A floor below the default must not lower it.
             let usual = Value::from(usual);
             let is_loose = strength(loosest_first, value.unwrap_or(&usual)) < Some(floor);
             is_loose.then(|| loosest_first.get(floor).map(|word| Value::from(*word)))?
@@ -45,13 +44,13 @@ pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
         let opens = *floor == Value::Bool(false) && value == Some(&Value::Bool(true));
         opens.then_some(Value::Bool(false))
     });
-    // Without any walls a command reaches the network whatever is said of it.
+    // Without at least Landlock the network setting has no effect.
     hold_one(layers, "network", "run.require_sandbox", |floor, value| {
         let walls = Value::from("landlock");
         let is_open = value.is_none_or(|value| strength(LEVELS, value) < strength(LEVELS, &walls));
         (*floor == Value::Bool(false) && is_open).then_some(walls)
     });
-    // What the system's own file trusts is trusted.
+    // The system's own file may trust.
     let trusted = layers.values.get(TRUST_ARGUMENTS);
     if trusted.is_none_or(|(_, origin)| origin.layer() != Layer::System) {
         hold_one(layers, "trust", TRUST_ARGUMENTS, |floor, value| {
@@ -73,8 +72,8 @@ pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
     Ok(hold_rules(layers))
 }
 
-/// Holds the profile at `workspace` where the floor says that calls ask: under `full` none asks. The system's own
-/// file may say `full` beside its floor.
+/// Limits the profile to `workspace` if the floor makes calls ask, since `full` never asks.
+/// The system's own file may set `full`.
 fn hold_profile(layers: &mut Layers) {
     let is_full = |value: &Value| strength(PROFILES, value) == Some(0);
     if layers.of_system.get("profile").is_some_and(|(value, _)| is_full(value)) {
@@ -86,7 +85,7 @@ fn hold_profile(layers: &mut Layers) {
     });
 }
 
-/// Refuses a floor that cannot be meant.
+/// Rejects an invalid floor.
 fn check(layers: &Layers) -> Result<(), ConfigError> {
     let managed = |name: &str| layers.values.get(&format!("{MANAGED}{name}"));
     for (name, _, known, _) in WORDS {
@@ -107,21 +106,21 @@ fn check(layers: &Layers) -> Result<(), ConfigError> {
     }
 }
 
-/// Returns whether a value of the ledger keeps less than another one.
+/// Returns whether a ledger value keeps less than another.
 fn keeps_less(loosest_first: &[&str], value: Option<&Value>, than: &Value) -> bool {
     let days = |value: &Value| value.as_u64().filter(|n| *n != 0).unwrap_or(u64::MAX);
     match (value, loosest_first) {
         (None, _) => true,
         (Some(value), []) => days(value) < days(than),
-        // What is no such word is refused later, by its name.
+        // An unknown word is rejected later, with its key.
         (Some(value), words) => {
             strength(words, value).is_some_and(|word| Some(word) < strength(words, than))
         }
     }
 }
 
-/// Leaves out what others allow where the floor says what is asked: an allowed call asks nobody. Returns
-/// whether it says so.
+/// Drops other layers' allow rules if the floor makes calls ask, since an allowed call never asks.
+/// Returns whether it does.
 fn hold_rules(layers: &mut Layers) -> bool {
     let asks = WORDS.into_iter().take(2).find_map(|(name, _, loosest_first, _)| {
         let (floor, origin) = layers.values.get(&format!("{MANAGED}{name}"))?;
@@ -145,7 +144,7 @@ fn hold_rules(layers: &mut Layers) -> bool {
     true
 }
 
-/// Puts what the floor gives in the place of a value that is looser.
+/// Replaces a looser value with the floor's.
 fn hold_one(
     layers: &mut Layers,
     name: &str,

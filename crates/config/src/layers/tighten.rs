@@ -1,6 +1,5 @@
-//! What a layer that can only tighten may say.
-//!
-//! A value counts where it is at least as strict as the one before it. What has no order stays as it is.
+//! Accepts a value from a layer that can only tighten if it is at least as strict as the one before.
+//! A key whose values have no order keeps its value.
 
 use serde_json::Value;
 
@@ -8,7 +7,7 @@ use super::super::serve;
 use super::words;
 use crate::context_window::tokens_for_reply;
 
-/// Returns what a value of a project's file comes to where it tightens, else nothing.
+/// Returns the value if it tightens, else `None`.
 pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
     let number = |value: &Value| value.as_u64();
     match key {
@@ -16,7 +15,7 @@ pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Va
         | "tools.fs.require_approval"
         | "tools.fs.track_reads"
         | "tools.fs.must_read_before_write" => (new == Value::Bool(true)).then_some(new),
-        // Where a person wants none, a change that can be undone would run unasked.
+        // If the user turned this off, a change that can be undone would run unasked.
         "tools.fs.checkpoint_before_mutation" => {
             (new == Value::Bool(true) && old != Some(&Value::Bool(false))).then_some(new)
         }
@@ -28,7 +27,7 @@ pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Va
             let old = old.map_or(Some(1), |old| strength(PROFILES, old));
             (is_known && old <= strength(PROFILES, &new)).then_some(new)
         }
-        // A list of what is allowed narrows only where there was none.
+        // An allow list narrows only if none was set before.
         "tools.fs.allow_paths" | "tools.policy.allow" => {
             let was_empty = old.and_then(Value::as_array).is_none_or(Vec::is_empty);
             (was_empty || old == Some(&new)).then_some(new)
@@ -40,8 +39,7 @@ pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Va
         | "tools.fs.max_read_bytes"
         | "tools.fs.context_window_tokens"
         | "mcp.max_line_bytes" => {
-            // Where nothing is set the limit is that of the dialect, so a number is only taken where
-            // it is smaller than every dialect's.
+            // Without a value the dialect's limit counts, so a number must be below that of every dialect.
             let old = old.and_then(number).or(smallest_default(key));
             match (old, number(&new)) {
                 (Some(old), Some(new_number)) if old < new_number => None,
@@ -64,31 +62,31 @@ pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Va
             let old = old.map(words);
             serve::narrows(old.as_deref(), &words(&new)).then_some(new)
         }
-        // What is shown of a binary file is more than that it is one.
+        // Only `reject` shows nothing of a binary file.
         "tools.fs.binary_policy" => (new.as_str() == Some("reject")).then_some(new),
-        // Whatever else there is stays as it is: a dialect brings its own rules and limits.
+        // Other keys keep their value: a dialect has its own rules and limits.
         _ => (old == Some(&new)).then_some(new),
     }
 }
 
-/// The modes of approvals, the loosest first.
+/// The approval modes, the loosest first.
 pub(super) const MODES: &[&str] = &["allow", "trust-client", "auto", "ask", "deny"];
 /// The profiles, the loosest first.
 pub(super) const PROFILES: &[&str] = &["full", "workspace", "read-only"];
 
-/// What happens while the ledger cannot be written, the loosest first.
+/// The modes of `ledger.on_failure`, the loosest first.
 pub(super) const FAILURES: &[&str] = &["continue", "refuse"];
-/// What the ledger survives, the loosest first.
+/// The modes of `ledger.sync`, the loosest first.
 pub(super) const SYNCS: &[&str] = &["normal", "full"];
 /// The sandbox levels, the loosest first.
 pub(super) const LEVELS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
 
-/// Returns how strict a word is among words of which the loosest is the first.
+/// Returns the index of a word in a list that starts with the loosest.
 pub(super) fn strength(words: &[&str], word: &Value) -> Option<usize> {
     words.iter().position(|known| Some(*known) == word.as_str())
 }
 
-/// Returns the smallest limit that a dialect gives where nothing is configured.
+/// Returns the smallest default limit of all dialects.
 fn smallest_default(key: &str) -> Option<u64> {
     let defaults = sinew_dialects::ALL.iter().map(|dialect| (dialect.settings)());
     defaults

@@ -1,4 +1,4 @@
-//! Refusals in the words of the filesystem server, which are those of the system it runs on.
+//! Refusals in the words of the filesystem server, which are those of its operating system.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,12 +7,12 @@ use sinew_tool::{FileKind, Kind, Reply, ToolError};
 
 use crate::words::{hint, said, text, without_argument};
 
-/// What a tool asks of the system, as errors name it.
+/// The system call of a tool, as errors name it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RefusedOp {
-    /// The name of the call.
+    /// The name of the system call.
     call: &'static str,
-    /// Whether it is about a directory.
+    /// Whether it works on a directory.
     of_directory: bool,
 }
 
@@ -24,10 +24,10 @@ pub(super) const RENAME: RefusedOp = RefusedOp { call: "rename", of_directory: f
 pub(super) const STAT: RefusedOp = RefusedOp { call: "stat", of_directory: false };
 
 impl RefusedOp {
-    /// Shapes a refusal; the path is as it was written.
+    /// Shapes a refusal with the path as written.
     pub(super) fn fail(self, error: &ToolError, path: Option<&str>) -> Reply {
         let words = self.words(error, path.unwrap_or_default());
-        // What is most like a text that was not found is told beside the words, not in them.
+        // The most similar text goes to the error body, not to the message.
         let told = match error.kind {
             Kind::NoMatch | Kind::NotUnique => Reply::failure(error).error,
             _ => None,
@@ -43,7 +43,7 @@ impl RefusedOp {
         Reply { error: told.or(reply.error), ..reply }
     }
 
-    /// Returns a refusal in words.
+    /// Returns the words of a refusal.
     pub(super) fn words(self, error: &ToolError, path: &str) -> String {
         let call = self.call;
         let plain = || plain(path);
@@ -81,10 +81,10 @@ impl RefusedOp {
     }
 }
 
-/// Returns the words for a path that may not be touched: outside the roots, or by a rule.
+/// Returns the words for a path outside the roots or denied by a rule.
 fn denied(error: &ToolError, path: &str) -> String {
     let hint = error.hint.as_deref().unwrap_or_default();
-    // A call may name several paths, and the error tells which.
+    // A call may name several paths; the error names the denied one.
     let told = error.message.split_once("path denied: ").map(|(_, path)| plain(path));
     let path = told.as_deref().unwrap_or(path);
     match hint.strip_prefix("it lies outside the roots: ") {
@@ -96,7 +96,7 @@ fn denied(error: &ToolError, path: &str) -> String {
     }
 }
 
-/// Returns a path without `.`, `..`, doubled slashes and slashes at its end.
+/// Normalises a path: no `.`, `..`, double or trailing slashes.
 fn plain(path: &str) -> String {
     let mut plain = PathBuf::new();
     for part in Path::new(path).components() {
@@ -109,7 +109,7 @@ fn plain(path: &str) -> String {
     text(&plain)
 }
 
-/// Returns the kind of a refusal to show a file.
+/// Returns the error kind for a file that is not shown.
 pub(super) fn kind(found: &read::ReadOut) -> Kind {
     match found {
         read::ReadOut::NotFound => Kind::FileNotFound,

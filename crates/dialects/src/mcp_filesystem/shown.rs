@@ -1,4 +1,4 @@
-//! What the filesystem server makes of listings, trees and diffs.
+//! Formats listings, trees and diffs as the filesystem server does.
 
 use std::cmp::{Ordering, Reverse};
 use std::iter::Peekable;
@@ -11,7 +11,6 @@ use sinew_tool::FileKind;
 
 use crate::words::text;
 
-/// Returns the mark before a name.
 pub(super) fn mark(kind: FileKind) -> &'static str {
     if kind == FileKind::Directory { "[DIR]" } else { "[FILE]" }
 }
@@ -42,7 +41,7 @@ pub(super) fn sizes(rows: &[list::Item], by: list::SortBy) -> String {
     lines.join("\n")
 }
 
-/// Returns a size with two digits after the point, in the unit that fits.
+/// Formats a size with two decimals and a fitting unit.
 fn words(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
     let at = bytes.checked_ilog2().map_or(0, |log| (log / 10) as usize).min(UNITS.len() - 1);
@@ -53,10 +52,10 @@ fn words(bytes: u64) -> String {
     }
 }
 
-/// The order of characters that are no letters and no digits, before both.
+/// The sort order of punctuation, before digits and letters.
 const MARKS: &str = " _-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$";
 
-/// Compares names as people sort them: by letters whatever their case, then small letters first.
+/// Compares names like a locale: first without case, then lower case first.
 fn by_letters(a: &str, b: &str) -> Ordering {
     let folded = |name: &str| -> Vec<(usize, String)> {
         name.chars()
@@ -74,7 +73,7 @@ fn by_letters(a: &str, b: &str) -> Ordering {
         .then_with(|| a.cmp(b))
 }
 
-/// Returns names that are in order as nested JSON.
+/// Returns sorted names as nested JSON.
 pub(super) fn tree(names: &[find::FoundName]) -> String {
     let children = children(&mut names.iter().peekable(), Path::new(""));
     serde_json::to_string_pretty(&children).unwrap_or_default()
@@ -95,10 +94,10 @@ fn children(names: &mut Peekable<slice::Iter<'_, find::FoundName>>, above: &Path
     Value::Array(children)
 }
 
-/// Returns a diff as git shows it, between marks that it does not hold itself.
+/// Returns a git-style diff in a code fence that it does not contain.
 pub(super) fn diff(path: &str, hunks: &str) -> String {
     let bar = "=".repeat(67);
-    // Line endings are kept in the file and not shown.
+    // Line endings stay in the file and are not shown.
     let hunks = hunks.replace("\r\n", "\n");
     let diff = format!("Index: {path}\n{bar}\n--- {path}\toriginal\n+++ {path}\tmodified\n{hunks}");
     let mut fence = String::from("```");

@@ -1,8 +1,7 @@
-//! The names of a patch: which there are, and what becomes of each, before any file is looked at.
+//! Collects the names of a patch and what becomes of each, before any file is read.
 //!
-//! Each name is claimed once, for no more than what the whole patch makes of it: a name that is only
-//! copied from is read, one that is gone at the end is removed, one whose content changes must be
-//! there.
+//! Each name gets one claim, for the least access that the whole patch needs: read for the source of a
+//! copy, removal for a name gone at the end. A name whose content changes must exist.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +13,7 @@ use crate::patch::{FilePatch, Patch, PatchMode, PatchOp};
 /// The most files that a patch may name.
 const MAX_NAMES: usize = 10_000;
 
-/// The names of a patch, and which of them each of its entries is about.
+/// The names of a patch, and those of each entry.
 #[derive(Debug)]
 pub(super) struct EntryNames {
     pub(super) names: Vec<EntryName>,
@@ -22,34 +21,32 @@ pub(super) struct EntryNames {
     pub(super) entries: Vec<Entry>,
 }
 
-/// One name.
 #[derive(Debug)]
 pub(super) struct EntryName {
-    /// As it is written, but for parts that mean nothing.
+    /// As written, without empty parts and `.`.
     pub(super) path: String,
-    /// Whether the name itself is meant, so that a symbolic link is not followed.
+    /// Whether a symbolic link at the name is not followed.
     itself: bool,
-    /// Whether something is changed, and not only copied.
+    /// Whether the file changes, rather than is only copied.
     pub(super) changes: bool,
-    /// Whether it may be missing before.
+    /// Whether it may be missing before the patch.
     may_create: bool,
-    /// Whether something is there in the end.
+    /// Whether the name exists after the patch; `None` until an entry decides it.
     there: Option<bool>,
-    /// How many entries are still to take away what has the name.
+    /// The number of later entries that remove or rename the file.
     n_takers: usize,
 }
 
 /// The names of one entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
-    /// Of the file that is changed, removed, moved or copied.
+    /// Index of the file that is changed, removed, renamed or copied.
     pub(super) old: Option<usize>,
-    /// Of the file that is made.
+    /// Index of the file that is created.
     pub(super) new: Option<usize>,
-    /// Whether the entry takes a name that a later one moves away: diffs of git do not depend on
-    /// their order.
+    /// Whether the entry takes a name that a later one moves away: git diffs do not depend on order.
     pub(super) pushes_aside: bool,
-    /// Whether the entry is about what an earlier one pushed aside.
+    /// Whether the entry starts from a file that an earlier one pushed aside.
     pub(super) takes_aside: bool,
 }
 
@@ -95,7 +92,7 @@ impl EntryNames {
         Ok(names)
     }
 
-    /// Refuses a name beneath another one: what has the other would be a file and a directory.
+    /// Rejects a name beneath another name of the patch: that one would be a file and a directory.
     fn check_kinds(&self) -> Result<(), ToolError> {
         let known: HashSet<&str> = self.names.iter().map(|name| name.path.as_str()).collect();
         for EntryName { path, .. } in &self.names {
@@ -111,7 +108,7 @@ impl EntryNames {
         Ok(())
     }
 
-    /// Returns the place of a name among the names.
+    /// Returns the index of a name; adds a new one.
     fn place(
         &mut self,
         known: &mut HashMap<String, usize>,
@@ -140,7 +137,7 @@ impl EntryNames {
         Ok(at)
     }
 
-    /// Works out what becomes of each name.
+    /// Computes what becomes of each name.
     fn settle(&mut self, patch: &Patch<'_>) {
         for (file, entry) in patch.files.iter().zip(&self.entries) {
             if let Some(old) = entry.old.and_then(|at| self.names.get_mut(at)) {
@@ -172,7 +169,7 @@ impl EntryNames {
             }
             if let Some((at, new)) = entry.new.and_then(|at| Some((at, self.names.get_mut(at)?))) {
                 let moves = matches!(file.deed, PatchOp::Rename | PatchOp::Copy);
-                // Only what was there before the patch is pushed aside, and so only once.
+                // Only a file from before the patch is pushed aside, and so only once.
                 if moves && 0 < new.n_takers && new.there.is_none() {
                     entry.pushes_aside = true;
                     aside.get_mut(at).into_iter().for_each(|aside| *aside = true);
@@ -212,7 +209,7 @@ impl EntryName {
     }
 }
 
-/// Returns whether an entry takes away what has its old name.
+/// Returns whether an entry removes or renames its old name.
 fn takes(file: &FilePatch<'_>, entry: &Entry) -> bool {
     match file.deed {
         PatchOp::Delete | PatchOp::Drop => true,
@@ -221,7 +218,7 @@ fn takes(file: &FilePatch<'_>, entry: &Entry) -> bool {
     }
 }
 
-/// Refuses a patch of more than one file where only one is meant.
+/// Rejects a patch of several files when `path` names one.
 fn check_one(patch: &Patch<'_>, path: &str) -> Result<(), ToolError> {
     let mut named = patch.files.iter();
     let first = named.next().and_then(FilePatch::path);
@@ -237,7 +234,7 @@ fn check_one(patch: &Patch<'_>, path: &str) -> Result<(), ToolError> {
     Err(ToolError::argument("path", problem).hint("leave out path; the patch names its files"))
 }
 
-/// Returns a name without empty parts and `.`. What `..` means is left to containment.
+/// Returns a name without empty parts and `.`; containment resolves `..`.
 fn plain(written: &str) -> String {
     let is_absolute = written.starts_with('/');
     let mut parts: Vec<&str> =

@@ -1,4 +1,4 @@
-//! What one entry of a patch makes of a content, and how that is shown.
+//! The result of applying one entry of a patch to a content, and its diff.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use crate::diff::{self, DiffLimits};
 use crate::patch::{self, AppliedPatch, FilePatch, Rejected};
 use crate::source::{self, ContentKind};
 
-/// What the hunks of an entry make of a content.
+/// A content after the hunks of an entry.
 #[derive(Debug, Clone)]
 pub(super) struct Fit {
     pub(super) applied: AppliedPatch,
-    /// How many bytes before the text stay out of it: a byte order mark that the patch does not have.
+    /// The length of a byte order mark before the text that the patch does not have.
     pub(super) n_before: usize,
 }
 
-/// What is shown of an entry.
+/// The diff of an entry.
 pub(super) struct ShownEntry {
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
@@ -25,8 +25,7 @@ pub(super) struct ShownEntry {
     pub(super) notes: Vec<&'static str>,
 }
 
-/// Fits an entry to a text. A byte order mark is not shown to models, so a patch in which no line begins
-/// with one is fitted to the text behind it.
+/// Fits an entry to a text. Models see no byte order mark: a patch without one fits the text after it.
 pub(super) fn fit(
     file: &FilePatch<'_>,
     text: &[u8],

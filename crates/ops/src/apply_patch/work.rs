@@ -1,5 +1,4 @@
-//! What a patch makes of its files, in memory: one entry after the other, each on what the one before
-//! left.
+//! Computes a patch's files in memory: each entry works on the result of the entry before.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,13 +20,13 @@ use crate::source::{self, TextForm, Whole};
 /// The most bytes of old and new contents that one patch may need.
 const MAX_HELD: u64 = 1 << 30;
 
-/// The most files whose faults are told.
+/// The most files whose errors are listed.
 const MAX_TOLD: usize = 4;
 
 /// The most lines of a preview, and of one file in it.
 const MAX_LINES: usize = 2_000;
 
-/// What a name stands for.
+/// The directory entry of a name.
 #[derive(Debug, Clone)]
 enum Thing {
     Nothing,
@@ -36,47 +35,46 @@ enum Thing {
     Link(Arc<Vec<u8>>),
 }
 
-/// A file in memory.
 #[derive(Debug, Clone)]
 struct File {
     bytes: Arc<Vec<u8>>,
-    /// Whether it is to become one that can be executed, or not to be one any more.
+    /// The new executable bit, if the patch sets it.
     executable: Option<bool>,
-    /// The name that had it before the patch.
+    /// The name of the file before the patch.
     origin: Option<usize>,
 }
 
-/// What was there before the patch.
+/// The entry before the patch.
 #[derive(Debug, Clone)]
 struct Before {
     thing: Thing,
-    /// Nothing where nothing was there.
+    /// `None` where nothing was there.
     identity: Option<Identity>,
-    /// BLAKE3 of the content, where it was worked out.
+    /// BLAKE3 of the content, where it was computed.
     hash: Option<ContentHash>,
 }
 
-/// A name while the patch is worked out.
+/// The state of a name while the patch is applied in memory.
 #[derive(Debug)]
 struct NameState {
     before: Before,
     now: Thing,
-    /// What a later entry will move away from here.
+    /// The entry that a later one will move away from here.
     aside: Option<Thing>,
 }
 
-/// A patch being worked out.
+/// A patch being applied in memory.
 pub(super) struct Work<'w> {
     cx: &'w Context,
     names: &'w EntryNames,
     states: Vec<Option<NameState>>,
-    /// EntryNames of entries that failed: nothing can be said of what comes later.
+    /// Names of entries that failed: the result of later entries on them is unknown.
     spoiled: Vec<bool>,
     n_held: u64,
     shown: Vec<ShownEntry>,
 }
 
-/// A patch that was worked out and fits.
+/// A patch whose entries all fit.
 pub(super) struct Done<'w> {
     cx: &'w Context,
     states: Vec<Option<NameState>>,
@@ -85,7 +83,6 @@ pub(super) struct Done<'w> {
     pub(super) patched: Vec<Patched>,
 }
 
-/// One change to be made.
 pub(super) struct EntryChange<'d> {
     slot: Slot,
     expect: Expect<'d>,
@@ -115,7 +112,7 @@ impl<'w> Work<'w> {
         Ok(Self { cx, names, states, spoiled, n_held: 0, shown: Vec::new() })
     }
 
-    /// Works out every entry, or says what does not fit.
+    /// Applies every entry in memory, or returns the error of those that do not fit.
     pub(super) fn run(mut self, patch: &Patch<'_>) -> Result<Done<'w>, ToolError> {
         let names = self.names;
         let mut patched = Vec::with_capacity(patch.files.len());
@@ -179,12 +176,12 @@ impl<'w> Work<'w> {
         }
     }
 
-    /// Returns how a name is called in replies.
+    /// Returns the path of a name for replies.
     fn called(&self, at: usize) -> String {
         self.target(at).map_or(String::new(), |target| self.cx.shown(&target.path))
     }
 
-    /// Counts bytes that are held until the patch is done.
+    /// Adds to the bytes held in memory; rejects more than `MAX_HELD`.
     fn hold(&mut self, n_bytes: usize) -> Result<(), ToolError> {
         self.n_held = self.n_held.saturating_add(n_bytes as u64);
         if self.n_held <= MAX_HELD {
@@ -196,7 +193,7 @@ impl<'w> Work<'w> {
         Err(ToolError::new(Kind::LimitReached, message).hint("send it in parts"))
     }
 
-    /// Returns the state of a name, looking at the file where that was not done.
+    /// Returns the state of a name; loads its file on first use.
     fn state(&mut self, at: usize) -> Result<&mut NameState, ToolError> {
         if !matches!(self.states.get(at), Some(Some(_))) {
             let before = self.load(at)?;
@@ -221,7 +218,7 @@ impl<'w> Work<'w> {
         };
         match meta.kind {
             FileKind::File => {
-                // What is only copied from may be what it likes.
+                // The source of a copy may hold anything.
                 let Whole { meta, bytes, hash } = match target.claim.access.changes() {
                     true => source::whole_if_known(self.cx, target)?,
                     false => source::whole(self.cx, target)?,
@@ -257,7 +254,7 @@ impl<'w> Work<'w> {
         let at = entry.old.or(entry.new).unwrap_or_default();
         let shown = self.called(at);
         let form = match &old {
-            // What no hunk speaks of may be what it likes.
+            // A content without hunks may be anything.
             Thing::File(_) if !file.hunks.is_empty() => {
                 TextForm::of(self.cx, self.target(at)?, &content)?
             }
@@ -273,7 +270,7 @@ impl<'w> Work<'w> {
         let is_wanted = || self.cx.still_wanted().is_ok();
         let fit = fit(file, &text, is_wanted).map_err(|rejected| {
             let rejected = rejected.to_error(&shown);
-            // What ended the wait is told, not what became of the hunks.
+            // A cancelled call reports its cancellation, not the hunks.
             self.cx.still_wanted().err().unwrap_or(rejected)
         })?;
         let thing = match file.deed {
@@ -317,7 +314,7 @@ impl<'w> Work<'w> {
         })
     }
 
-    /// Refuses to make a file where one is and stays.
+    /// Rejects creating a file where another one stays.
     fn check_free(&mut self, new: usize, entry: &Entry) -> Result<(), ToolError> {
         let state = self.state(new)?;
         let is_free = matches!(state.now, Thing::Nothing);
@@ -327,13 +324,13 @@ impl<'w> Work<'w> {
         Err(Rejected::Exists.to_error(&self.called(new)))
     }
 
-    /// Returns what an entry starts from.
+    /// Returns the content that an entry starts from.
     fn old(&mut self, file: &FilePatch<'_>, entry: &Entry) -> Result<Thing, ToolError> {
         let Some(at) = entry.old else { return Ok(Thing::Nothing) };
         let state = self.state(at)?;
         let old = match file.deed {
             _ if entry.takes_aside => state.aside.take().unwrap_or(Thing::Nothing),
-            // A copy is made of what was there before the patch, as git means it.
+            // As in git, a copy has the content from before the patch.
             patch::PatchOp::Copy if !matches!(state.before.thing, Thing::Nothing) => {
                 state.before.thing.clone()
             }
@@ -412,7 +409,7 @@ impl<'w> Work<'w> {
     }
 }
 
-/// Returns what an entry leaves under the name that it makes or changes.
+/// Returns the result under the name that an entry creates or changes.
 fn made(old: &Thing, file: &FilePatch<'_>, bytes: Arc<Vec<u8>>) -> Result<Thing, &'static str> {
     let is_link = match old {
         Thing::Nothing => file.new_mode == Some(PatchMode::Link),
@@ -444,13 +441,13 @@ fn made(old: &Thing, file: &FilePatch<'_>, bytes: Arc<Vec<u8>>) -> Result<Thing,
 }
 
 impl Done<'_> {
-    /// Returns the changes of all files as diffs with their names, for whoever decides about them.
+    /// Returns the changes of all files as titled diffs, for the user who decides about them.
     pub(super) fn question(&self) -> String {
         let limits = edit::question_limits(self.cx);
         self.shown.iter().map(|shown| shown.diff(limits)).collect()
     }
 
-    /// Returns the same for whoever tries the patch out.
+    /// Returns the same for a dry run, within its limits.
     pub(super) fn diff(&self) -> String {
         let mut out = String::new();
         let mut n_lines = 0;
@@ -469,7 +466,6 @@ impl Done<'_> {
         out
     }
 
-    /// Returns what is to be changed, one change a name.
     pub(super) fn deeds(&self) -> Vec<EntryChange<'_>> {
         let states = self.states.iter().enumerate();
         states.filter_map(|(at, state)| state.as_ref()?.change(at)).collect()
@@ -477,7 +473,6 @@ impl Done<'_> {
 }
 
 impl NameState {
-    /// Returns the change that the name of a place needs, if it needs one.
     fn change(&self, at: usize) -> Option<EntryChange<'_>> {
         let Before { thing: before, identity, hash } = &self.before;
         let is_same = match (before, &self.now) {
@@ -508,7 +503,7 @@ impl NameState {
 }
 
 impl EntryChange<'_> {
-    /// Returns the change as the World takes it.
+    /// Returns the change as a file operation of the World.
     pub(super) fn deed(&self) -> FileOp<'_> {
         let [content] = self.pieces;
         let becomes = match self.now {

@@ -1,8 +1,7 @@
-//! How a command ended, in the pieces that the rows of every vocabulary put together.
+//! The end of a command, in pieces that the rows of every dialect combine.
 //!
-//! Streams that stand in a result of their own are as they were written, for programs read them; a
-//! text that only a model reads is shown as on a screen. Both lose what there is no room for, never a
-//! part of a character, and the whole is then in the store.
+//! Streams in fields of their own stay as written, since programs read them; text for models is shown as on
+//! a screen. Both are cut at whole characters, and the store then holds the whole.
 
 use serde_json::json;
 use sinew_tool::{
@@ -28,12 +27,11 @@ pub struct Room {
 pub struct Stream {
     /// Its beginning.
     pub text: String,
-    /// What was left out, in words.
+    /// A note about the omitted part.
     pub left_out: Option<String>,
 }
 
-/// Returns the beginnings of standard output and standard error. What one of them leaves of the room
-/// that both share is there for the other. What the sandbox refused stands at the end of standard error.
+/// Returns the beginnings of stdout and stderr, which share their room; sandbox refusals end stderr.
 pub fn streams(finished: &Finished, room: Room) -> (Stream, Stream) {
     let refusals = refusals(&finished.refusals).join("\n");
     let room = Room {
@@ -98,8 +96,7 @@ pub struct FirstLines {
     pub left_out: Option<u64>,
 }
 
-/// Returns the first lines of everything a command wrote, as on a screen. A first line that alone is
-/// too long is cut inside.
+/// Returns the first lines of all output, as on a screen; cuts inside a first line that is too long.
 pub fn first_lines(finished: &Finished, max_bytes: usize, max_lines: usize) -> FirstLines {
     let output = &finished.merged;
     let text = screen::shown(output);
@@ -124,7 +121,7 @@ pub fn first_lines(finished: &Finished, max_bytes: usize, max_lines: usize) -> F
     FirstLines { text, left_out: Some(n_all.saturating_sub(n_lines.max(1))) }
 }
 
-/// Returns both streams as on a screen, which lose their middle where they have more bytes together.
+/// Returns both streams as on a screen; they lose their middle where both exceed the limit.
 pub fn both_ends(finished: &Finished, max_bytes: usize) -> (Stream, Stream) {
     let half = max_bytes / 2;
     let beside = |other: &Output| {
@@ -151,9 +148,8 @@ pub fn stored(finished: &Finished) -> Option<String> {
     })
 }
 
-/// Returns the reply of a command that ran to its end: what a dialect says of it, before that what the
-/// sandbox refused, and after it what was left out and what was ended with it. The ledger learns how the command
-/// ended also where the dialect shows that as a result.
+/// Returns the reply of a finished command: sandbox refusals, the dialect's text, then what was left out
+/// and killed. The ledger records how the command ended, even where the dialect shows that as a result.
 pub fn told(
     mut reply: Reply,
     args: &BashArgs,
@@ -169,7 +165,7 @@ pub fn told(
         let text: Vec<String> = notes.iter().map(|note| format!("[{note}]")).collect();
         reply.content.push(Block::Text { text: text.join("\n") });
     }
-    // An object has them in its standard error.
+    // A structured reply has them in its stderr.
     let refusals = refusals(&finished.refusals);
     if reply.structured.is_none() && !refusals.is_empty() {
         reply.content.insert(0, Block::Text { text: refusals.join("\n") });
@@ -184,7 +180,7 @@ pub fn told(
     reply
 }
 
-/// Makes a reply one of a deed that was not done.
+/// Marks a reply as failed.
 #[must_use]
 pub fn failed(mut reply: Reply, kind: Kind, message: impl Into<String>) -> Reply {
     reply.ok = false;
@@ -199,7 +195,7 @@ pub fn not_run(args: &BashArgs, finished: &Finished) -> Reply {
     told(failed(Reply::text(message.clone()), kind, message), args, finished, Vec::new())
 }
 
-/// Writes what is known of a command beside its output.
+/// Adds the metadata of a command to its reply.
 pub(super) fn describe(reply: &mut Reply, finished: &Finished) {
     reply.bounded = true;
     reply.meta.output_path.clone_from(&finished.stored);
@@ -215,11 +211,10 @@ pub(super) fn describe(reply: &mut Reply, finished: &Finished) {
     );
 }
 
-/// How much a reply says of what the sandbox refused, in bytes.
+/// The most bytes of sandbox refusals in a reply.
 const MAX_REFUSALS: usize = 4 * 1024;
 
-/// Returns what the sandbox refused to a command, with what would allow it: a line each, in brackets, and
-/// one that counts the others.
+/// Returns a bracketed line per sandbox refusal, with the grant that allows it; the last counts the others.
 pub(crate) fn refusals(refusals: &Refusals) -> Vec<String> {
     let words = |Refused { deed, what, why, grant, times }: &Refused| {
         let times = if *times == 1 { String::new() } else { format!(", {times} times") };
@@ -246,12 +241,11 @@ pub(crate) fn refusals(refusals: &Refusals) -> Vec<String> {
     lines
 }
 
-/// Returns what the sandbox refused, as the first lines of a reply.
 pub(crate) fn refusal_lines(refused: &Refusals) -> String {
     refusals(refused).into_iter().flat_map(|line| [line, String::from("\n")]).collect()
 }
 
-/// Returns how many processes were ended with the command that had started them.
+/// Returns a note on the processes killed with the command that started them.
 pub(super) fn left_running(finished: &Finished) -> Option<String> {
     let (processes, were) = match finished.n_left {
         0 => return None,
@@ -262,7 +256,7 @@ pub(super) fn left_running(finished: &Finished) -> Option<String> {
     Some(format!("{n_left} {processes} that the command left running {were} ended"))
 }
 
-/// Returns that processes of a command may still run.
+/// Returns a note that processes of a command may still run.
 pub(super) fn running_on(finished: &Finished) -> Option<String> {
     finished.may_run_on.then(|| {
         String::from(
@@ -272,7 +266,7 @@ pub(super) fn running_on(finished: &Finished) -> Option<String> {
     })
 }
 
-/// Returns why a command did not do what it was to do.
+/// Returns the reason for which a command failed, if it did.
 pub fn failure(args: &BashArgs, finished: &Finished) -> Option<(Kind, String)> {
     match &finished.exit {
         Exit::Code(0) => None,

@@ -1,31 +1,30 @@
-//! How the indentation of a file differs from that of a text, and what a new line then gets.
+//! The difference between the indentation of a file and of a text, applied to new lines.
 //!
-//! Either the same blanks come before, or go from, every line; or the one has tabs where the other
-//! has spaces, always the same number of them. Whatever else differs cannot be said.
+//! Either every line gains or loses the same blanks, or one side has tabs for a fixed number of spaces on
+//! the other. Any other difference is unknown.
 
-/// The indentation of a line of a text, and what it is in the file.
+/// The indentation of a line in the text and in the file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pair {
     pub(super) old: Vec<u8>,
     pub(super) here: Vec<u8>,
 }
 
-/// The difference.
 pub(super) struct Shift {
-    /// What is known, in order.
+    /// The known pairs, in order.
     pairs: Vec<Pair>,
     by: By,
 }
 
-/// What becomes of an indentation that the text does not have.
+/// The rule for an indentation that the text does not have.
 enum By {
     /// These blanks come before it.
     More(Vec<u8>),
     /// These blanks at its start go.
     Less(Vec<u8>),
-    /// So many of the one sign are so many of the other, counted from the first pair.
+    /// A fixed ratio between two indentation characters, counted from the first pair.
     Unit { old: (u8, usize), here: (u8, usize) },
-    /// That cannot be said.
+    /// No rule is known.
     Unknown,
 }
 
@@ -47,7 +46,7 @@ impl Shift {
         Some(Self { pairs, by })
     }
 
-    /// Returns what an indentation of the replacement is in the file.
+    /// Returns the indentation in the file for one of the replacement.
     pub(super) fn of(&self, indent: &[u8]) -> Option<Vec<u8>> {
         if let Some(pair) = self.pairs.iter().find(|pair| pair.old == indent) {
             return Some(pair.here.clone());
@@ -76,7 +75,7 @@ impl Shift {
     }
 }
 
-/// Returns how many of one sign are so many of another, where all lines agree.
+/// Returns the ratio of two indentation characters, where all lines agree.
 fn unit(pairs: &[Pair]) -> Option<By> {
     let (first, Some(next)) = (pairs.first()?, pairs.get(1)) else { return Some(By::Unknown) };
     let old_sign = *pairs.iter().find_map(|pair| pair.old.first())?;
@@ -97,12 +96,12 @@ fn unit(pairs: &[Pair]) -> Option<By> {
     (is_whole && pairs.iter().skip(1).all(same)).then_some(unit)
 }
 
-/// Returns whether two indentations are of one sign each.
+/// Returns whether two indentations consist of one character each.
 fn is_all(a: &[u8], sign_of_a: u8, b: &[u8], sign_of_b: u8) -> bool {
     a.iter().all(|byte| *byte == sign_of_a) && b.iter().all(|byte| *byte == sign_of_b)
 }
 
-/// Returns a number times a fraction, where that is whole.
+/// Returns a number times a fraction, where the result is whole.
 fn scaled(n: usize, up: usize, down: usize) -> Option<usize> {
     let all = n.checked_mul(up)?;
     (all.checked_rem(down)? == 0).then(|| all / down)

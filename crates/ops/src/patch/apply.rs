@@ -1,9 +1,8 @@
-//! What the hunks of one file make of its content.
+//! Applies the hunks of one file to its content.
 //!
-//! Only changed lines are written: context stays as it is in the file, also where the patch has it
-//! otherwise. A hunk that was found with other line endings brings none of its own: what it adds takes
-//! the ending of the lines that it replaces or follows, and a file without a line feed at its end
-//! stays without it, unless the patch speaks of that.
+//! Only changed lines are written: context stays as in the file, even where the patch differs. A hunk found
+//! with other line endings brings none: its added lines take the ending of the lines they replace or
+//! follow. A file without a final newline stays so, unless the patch says otherwise.
 
 use std::ops::Range;
 
@@ -20,13 +19,13 @@ use crate::replace::{ContentChange, first_ending};
 /// After this many failures no more hunks are tried.
 const MAX_FAILURES: usize = 1000;
 
-/// After how many hunks it is asked whether anybody still waits.
+/// The number of hunks between two checks for cancellation.
 const HUNKS_A_LOOK: usize = 256;
 
-/// For how many failures something like the hunk is looked for.
+/// The number of failures for which similar regions are searched.
 const MAX_NEAREST: usize = 3;
 
-/// What a patch makes of a content.
+/// The result of applying a patch to a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppliedPatch {
     /// How each hunk was found, in order.
@@ -36,7 +35,7 @@ pub struct AppliedPatch {
     blocks: Vec<Block>,
 }
 
-/// Bytes of the old content and what they become.
+/// Bytes of the old content and their replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Block {
     old: Range<usize>,
@@ -56,8 +55,7 @@ impl AppliedPatch {
 
 /// Applies the hunks of one file to its content: all of them, or none.
 ///
-/// The content of a file that is made is empty. What else is asked of the file, its name and its mode,
-/// is left to the caller. `is_wanted` is asked now and then whether anybody still waits.
+/// A created file starts empty; the caller sets its name and mode. `is_wanted` polls for cancellation.
 pub fn apply(
     file: &FilePatch<'_>,
     old: &[u8],
@@ -101,7 +99,7 @@ pub fn apply(
                 });
             }
         }
-        // What is too much work for one hunk leaves none for the others.
+        // A hunk that needs too much work leaves none for the others.
         let is_spent = failures.last().is_some_and(|failure| failure.why == Why::Costly);
         if is_spent || failures.len() == MAX_FAILURES {
             break;
@@ -119,7 +117,7 @@ pub fn apply(
 }
 
 impl AppliedPatch {
-    /// Returns where something is left of a content that should be gone.
+    /// Returns the first content left in a file that should be empty.
     fn first_left(&self, old: &[u8]) -> Option<usize> {
         let mut end = 0;
         for block in &self.blocks {
@@ -131,7 +129,7 @@ impl AppliedPatch {
         (end < old.len()).then_some(end)
     }
 
-    /// Writes what a hunk changes; returns how many bytes of the content were looked at.
+    /// Writes the changes of a hunk; returns how many bytes of the content were compared.
     fn write(&mut self, text: &IndexedText<'_>, shape: &Shape<'_, '_>, placed: Placed) -> usize {
         let begin = text.start(placed.line);
         let mut at = begin;
@@ -165,7 +163,7 @@ impl AppliedPatch {
         if follows_open && added.peek().is_some() {
             self.new.extend_from_slice(ending);
         }
-        // Whether the patch speaks of the end of the file.
+        // Whether the patch states that the file has no final newline.
         let speaks = run.iter().any(|line| !line.ended);
         let stays_open = how != How::Exact && text.is_open() && !speaks;
         while let Some(line) = added.next() {

@@ -1,8 +1,7 @@
-//! The envelope: `*** Begin Patch`, files by name, `*** End Patch`.
+//! Parses the envelope: `*** Begin Patch`, files by name, `*** End Patch`.
 //!
-//! It has no line numbers. A hunk is found by its lines, behind the lines that its headers name. What
-//! stands around the envelope, such as a here-document or a fence, is passed over. One without its end
-//! was cut off and is refused.
+//! It has no line numbers: a hunk is found by its lines, after the lines that its headers name. Text around
+//! it, such as a here-document or a fence, is skipped. One without its end is rejected as cut off.
 
 use super::line::{Lines, bare};
 use super::refusal::PatchError;
@@ -13,7 +12,7 @@ pub(super) fn begins(raw: &[u8]) -> bool {
     raw.trim_ascii() == b"*** Begin Patch"
 }
 
-/// Returns whether a line is one of an envelope that asks for something.
+/// Returns whether a line belongs to an envelope and states a change.
 pub(super) fn asks(raw: &[u8]) -> bool {
     let words = ["*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"];
     begins(raw) || words.iter().any(|word| raw.starts_with(word.as_bytes()))
@@ -25,8 +24,7 @@ fn is_diff(lines: Lines<'_>) -> bool {
     lines.peek().is_some_and(begins) || section::is_names(lines)
 }
 
-/// Reads envelopes from a place on at which one begins. What else asks for a change around them is
-/// refused, not passed over.
+/// Parses the envelopes from here on; rejects other changes around them instead of skipping them.
 pub(super) fn parse(
     mut lines: Lines<'_>,
     strip: Option<u32>,
@@ -99,7 +97,7 @@ fn expected(line: u64) -> PatchError {
     PatchError::Envelope { line, problem }
 }
 
-/// Reads what is asked of one file.
+/// Parses the changes of one file.
 fn read<'p>(lines: &mut Lines<'p>) -> Result<FilePatch<'p>, PatchError> {
     let line = lines.number();
     let raw = lines.next().unwrap_or_default();

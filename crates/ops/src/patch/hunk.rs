@@ -1,11 +1,10 @@
-//! One hunk: where it begins in the patch, where it wants to be, and its lines.
+//! One hunk: its place in the patch, its target and its lines.
 //!
-//! A hunk holds its lines as a piece of the patch and reads them anew each time, so that a large
-//! patch costs little more than itself. Which lines belong to it is decided here. The counts of its
-//! header decide where they are right, and then any line is content, also one that looks like a
-//! header. Where they are wrong the lines decide: a hunk ends at the first line that cannot be one of
-//! its lines. A text that ends within a line, before all the lines that were counted, was cut off and
-//! is refused.
+//! A hunk keeps its lines as a slice of the patch and parses them each time, so a large patch costs little
+//! more than itself. This module decides which lines belong to a hunk. Where the counts of the header are
+//! right, every counted line is content, even one that looks like a header. Where they are wrong, the hunk
+//! ends at the first line that cannot belong to it. A text that ends within a line, before all counted
+//! lines, is rejected as cut off.
 
 use super::line::{Lines, bare};
 use super::refusal::PatchError;
@@ -16,8 +15,7 @@ use super::section;
 pub struct Hunk<'p> {
     /// The line of the patch at which it begins, counted from 1.
     pub line: u64,
-    /// The first line of the old content, counted from 1, as its header says. Where the hunk has no
-    /// old lines it is the line before.
+    /// The first old line, from 1, by the header; the line before where the hunk has no old lines.
     pub old_start: Option<u64>,
     /// Whether the counts of its header are those of its lines.
     pub(super) counted: bool,
@@ -31,17 +29,16 @@ pub struct Hunk<'p> {
     body: &'p [u8],
 }
 
-/// What kind of patch a hunk is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatchFormat {
     Diff,
     /// The lines of an envelope that change a file.
     Update,
-    /// The lines of an envelope that make a file: an empty one is an added one.
+    /// The lines of an envelope that create a file: an empty line is an added one.
     Add,
 }
 
-/// What becomes of a line.
+/// The change of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineKind {
     Keep,
@@ -49,13 +46,12 @@ pub(super) enum LineKind {
     Add,
 }
 
-/// One line of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HunkLine<'p> {
     pub(super) mark: LineKind,
     /// Without its line feed; a carriage return is part of it.
     pub(super) text: &'p [u8],
-    /// Whether a line feed follows. It does unless the patch says otherwise.
+    /// Whether a line feed follows. It does, unless the patch states otherwise.
     pub(super) ended: bool,
 }
 
@@ -82,8 +78,7 @@ impl<'p> Hunk<'p> {
         })
     }
 
-    /// Returns whether it may be the beginning of a hunk: its text ends within a line, and a header
-    /// promises more lines than it has.
+    /// Returns whether it may be cut off: its text ends within a line and has fewer lines than counted.
     fn is_cut_off(&self, [(_, n_old), (_, n_new)]: [(u64, u64); 2]) -> bool {
         let n = |mark: LineKind| self.lines().filter(|line| line.mark != mark).count() as u64;
         self.miscounted
@@ -91,12 +86,10 @@ impl<'p> Hunk<'p> {
             && (n(LineKind::Add) < n_old || n(LineKind::Remove) < n_new)
     }
 
-    /// Returns whether it has lines of the old content.
     pub(super) fn has_old(&self) -> bool {
         self.lines().any(|line| line.mark != LineKind::Add)
     }
 
-    /// Returns whether it has lines of the new content.
     pub(super) fn has_new(&self) -> bool {
         self.lines().any(|line| line.mark != LineKind::Remove)
     }
@@ -106,7 +99,7 @@ impl<'p> Hunk<'p> {
         self.lines().any(|line| line.text.starts_with(begin))
     }
 
-    /// Returns the lines that it says are above it, the outermost first.
+    /// Returns the context lines that its headers name, the outermost first.
     pub(super) fn contexts(&self) -> impl Iterator<Item = &'p [u8]> {
         Lines::new(self.heads).map(|raw| {
             let text = bare(raw);
@@ -116,8 +109,7 @@ impl<'p> Hunk<'p> {
     }
 }
 
-/// Returns what becomes of a line and the rest of it, with its line feed. An empty line has lost its
-/// blank, and so has one that begins with a tab.
+/// Splits a line into kind and text with LF; an empty line or one that begins with a tab lost its blank.
 fn split(raw: &[u8]) -> Option<(LineKind, &[u8])> {
     match raw.split_first()? {
         (b' ', text) => Some((LineKind::Keep, text)),
@@ -128,7 +120,7 @@ fn split(raw: &[u8]) -> Option<(LineKind, &[u8])> {
     }
 }
 
-/// What a header says.
+/// A parsed hunk header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Header<'p> {
     /// Where the old and the new lines begin and how many they are.
@@ -147,7 +139,7 @@ fn header(raw: &[u8]) -> Header<'_> {
     let new = old.and_then(|(_, rest)| rest.trim_ascii_start().strip_prefix(b"+").and_then(range));
     let numbers = old.zip(new).map(|((old, _), (new, _))| [old, new]);
     let start = old.map(|((start, _), _)| start);
-    // Dots and signs say nothing about the place.
+    // Dots and signs are no evidence of the place.
     let speaks = start.is_none() && text.iter().any(u8::is_ascii_alphanumeric);
     Header { numbers, start, heading: if speaks { text } else { b"" } }
 }
@@ -303,7 +295,7 @@ fn by_counts<'p>(
     while lines.peek().is_some_and(is_note) {
         lines.next();
     }
-    // The names of the next file were counted too, if what follows them cannot follow this hunk.
+    // The counts include the names of the next file, if the next hunk cannot follow this one.
     let [before, _] = last_two;
     let ends_with_names = section::is_header(before) && {
         let next = lines.peek().map(header).and_then(|next| next.start);
@@ -312,7 +304,7 @@ fn by_counts<'p>(
     (!ends_with_names && !goes_on(lines)).then_some(lines)
 }
 
-/// Returns whether a hunk goes on where its counts say that it has ended.
+/// Returns whether a hunk continues after the end by its counts.
 fn goes_on(mut lines: Lines<'_>) -> bool {
     loop {
         if section::is_names(lines) || is_signature(lines) {

@@ -1,11 +1,8 @@
-//! The lines of a patch, as a place in its text.
-//!
-//! A place is small and can be copied, so that whoever reads may look ahead and come back.
+//! Iterates over the lines of a patch; as the position is `Copy`, a reader can look ahead and return.
 
 use memchr::memchr;
 
-/// A place in a text, at the beginning of a line. The end of that line is looked for once, however
-/// often the line is asked for.
+/// A place at the beginning of a line. The line's end is searched once, however often it is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lines<'p> {
     text: &'p [u8],

@@ -1,5 +1,4 @@
-//! The names of files in a patch: how they are quoted, where they end, and which leading parts of
-//! them are not part of the name.
+//! Parses file names in a patch: their quotes, their end, and the leading parts to strip.
 
 use super::line::bare;
 
@@ -14,14 +13,14 @@ pub(super) enum HeaderName {
     Path(String),
 }
 
-/// A name of a header line, and whether the time beside it says that the file is not there.
+/// A name of a header line, and whether the time beside it means a missing file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Titled {
     pub(super) name: HeaderName,
     pub(super) is_epoch: bool,
 }
 
-/// Reads what follows `--- ` or `+++ `: a name, and perhaps a time after a tab.
+/// Parses the rest after `--- ` or `+++ `: a name, and perhaps a time after a tab.
 pub(super) fn titled(text: &[u8]) -> Result<Titled, &'static str> {
     let text = bare(text);
     if let Some((name, rest)) = quoted(text)? {
@@ -45,8 +44,7 @@ pub(super) fn whole(text: &[u8]) -> Result<String, &'static str> {
     readable(name)
 }
 
-/// Reads what follows `diff --git `: two names, where they can be told apart. Unquoted names with
-/// blanks can be where both are the same but for their first part.
+/// Reads the two names after `diff --git `; unquoted ones with blanks must equal but for the first part.
 pub(super) fn pair(text: &[u8]) -> Result<Option<(String, String)>, &'static str> {
     let text = bare(text);
     if MAX_NAME * 2 < text.len() {
@@ -93,8 +91,7 @@ fn halves(text: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     (old == new).then(|| (old.to_vec(), new.to_vec()))
 }
 
-/// Returns a name without its first parts, or nothing where it has too few of them. Slashes in a row
-/// count as one.
+/// Returns a name without its first parts, or `None` for too few; repeated slashes count as one.
 pub(super) fn stripped(name: &str, n_parts: u32) -> Option<&str> {
     let mut rest = name;
     for _ in 0..n_parts {
@@ -103,11 +100,10 @@ pub(super) fn stripped(name: &str, n_parts: u32) -> Option<&str> {
     (!rest.is_empty()).then_some(rest)
 }
 
-/// Returns how many leading parts are not part of the names, where nobody says: one where git or a
-/// model that follows it has put `a/` and `b/`.
+/// Returns the leading parts to strip by default: one where git, or a model, has put `a/` and `b/`.
 pub(super) fn n_prefixes(old: Option<&str>, new: Option<&str>, is_git: bool) -> u32 {
     const PLAIN: &[(&str, &str)] = &[("a", "b")];
-    /// What `diff.mnemonicPrefix` and a reversed diff write.
+    /// The prefixes of `diff.mnemonicPrefix` and of a reversed diff.
     const GIT: &[(&str, &str)] = &[
         ("b", "a"),
         ("i", "w"),
@@ -133,10 +129,10 @@ pub(super) fn n_prefixes(old: Option<&str>, new: Option<&str>, is_git: bool) -> 
     u32::from(has)
 }
 
-/// A name without its quotes, and what follows it.
+/// A name without its quotes, and the rest after it.
 type Quoted<'t> = (Vec<u8>, &'t [u8]);
 
-/// Reads a name in quotes, as C would, and what follows it. Nothing where there is no quote.
+/// Parses a C-style quoted name and the rest after it; `None` without a quote.
 fn quoted(text: &[u8]) -> Result<Option<Quoted<'_>>, &'static str> {
     let Some(mut rest) = text.strip_prefix(b"\"") else { return Ok(None) };
     let mut name = Vec::new();
@@ -155,7 +151,7 @@ fn quoted(text: &[u8]) -> Result<Option<Quoted<'_>>, &'static str> {
     }
 }
 
-/// Reads what follows a backslash.
+/// Parses the escape after a backslash.
 fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
     let (first, rest) = text.split_first()?;
     let byte = match first {
@@ -206,7 +202,7 @@ fn blank_before_date(text: &[u8]) -> Option<usize> {
     text.windows(FORM.len()).position(is_form)
 }
 
-/// Returns whether a time is the beginning of 1970, in whatever zone.
+/// Returns whether a time is the Unix epoch, in any time zone.
 fn is_epoch(time: &[u8]) -> bool {
     let Ok(time) = std::str::from_utf8(time) else { return false };
     let mut parts = time.split_ascii_whitespace();

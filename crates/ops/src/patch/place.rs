@@ -1,17 +1,16 @@
-//! Where a hunk belongs.
+//! Finds the place of a hunk in a content.
 //!
-//! The place that its header names comes first, moved as far as the hunk before it was; then the
-//! nearest one. What is exact goes before what differs in line endings, then in blanks at the end of
-//! lines, and at last one and two lines of context are left out, as GNU `patch` does. A hunk with less
-//! context above than below that begins at line 1 belongs to the beginning of the file, one with less
-//! below than above to its end. Two places that are equally good are refused.
+//! The search starts at the line that the header names, shifted as the previous hunk was, and then takes
+//! the nearest place. Exact matches come first, then other line endings, then other trailing blanks. At
+//! last one or two lines of context are left out, as in GNU `patch`. A hunk from line 1 with less context
+//! above than below belongs at the start of the file, one with less below at the end. Two equally good
+//! places are rejected.
 //!
-//! A hunk without a number must fit in one place alone. In an envelope the search begins behind the
-//! lines that its headers name, and the first place there is meant.
+//! A hunk without a number must fit in exactly one place. In an envelope the search begins after the lines
+//! that the headers name and takes the first place.
 //!
-//! Where GNU `patch` would match nothing at all, because every line of context is left out, nothing is
-//! matched here either. Where it refuses a hunk because lines follow what was once the end of the
-//! file, the hunk is still taken if all of its lines fit.
+//! As in GNU `patch`, a hunk without any context line left matches nothing. Unlike there, a hunk for the
+//! end of the file is accepted where lines follow, if all its lines fit.
 
 use super::hunk::{Hunk, HunkLine, LineKind, PatchFormat};
 use super::refusal::Why;
@@ -27,7 +26,7 @@ const USUAL_LINES: usize = 16;
 /// How many lines may be compared in search of the hunks of one file.
 const MAX_WORK: usize = 1 << 24;
 
-/// Lines from this many bytes on count when those are looked at that a header may name.
+/// Lines of at least this many bytes cost budget when compared with those that a header names.
 const LONG_LINE: usize = 1024;
 
 /// How a hunk was compared with the content.
@@ -57,7 +56,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// Returns what is to be said about it, or nothing where it was where it should be.
+    /// Returns a note about an inexact match, or `None` where it was at its place.
     pub fn words(&self) -> Option<String> {
         let mut parts = Vec::new();
         match self.offset {
@@ -80,7 +79,7 @@ impl Match {
     }
 }
 
-/// A hunk, taken apart.
+/// A hunk in parsed form.
 #[derive(Debug)]
 pub(super) struct Shape<'h, 'p> {
     pub(super) hunk: &'h Hunk<'p>,
@@ -90,7 +89,7 @@ pub(super) struct Shape<'h, 'p> {
     /// Lines of context above the first change and below the last one.
     prefix: usize,
     suffix: usize,
-    /// Whether its lines all end in the same way. One that changes endings is held to them.
+    /// Whether all its lines have the same ending. Otherwise endings must match exactly.
     is_uniform: bool,
     /// Whether a line that it adds is the last of the file and lacks its line feed.
     is_open: bool,
@@ -121,7 +120,7 @@ impl<'h, 'p> Shape<'h, 'p> {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns whether it says of an added line that the file ends there, and goes on behind it.
+    /// Returns whether an added line claims to end the file, and more lines follow.
     fn goes_on(&self) -> bool {
         let new = self.lines.iter().filter(|line| line.mark != LineKind::Remove);
         let n_ended =
@@ -186,7 +185,6 @@ impl<'t> Finder<'t> {
         Self { text, index: None, work_left: MAX_WORK, frozen: 0, drift: 0 }
     }
 
-    /// Finds the next hunk.
     pub(super) fn locate(&mut self, shape: &Shape<'_, '_>) -> Result<Placed, Why> {
         let placed = match shape.hunk.old_start {
             _ if shape.old.is_empty() => self.insertion(shape)?,
@@ -323,8 +321,7 @@ impl<'t> Finder<'t> {
         Err(self.diagnose(shape, None))
     }
 
-    /// Finds lines behind those that the headers name. Where they are there twice, each with the
-    /// lines behind them, both places are as good.
+    /// Finds lines after those that the headers name; a second such place makes them ambiguous.
     fn behind(
         &mut self,
         shape: &Shape<'_, '_>,
@@ -346,8 +343,7 @@ impl<'t> Finder<'t> {
         Ok(Spot::At(line))
     }
 
-    /// Returns the line behind those that the headers name. A header may name a line that a hunk
-    /// before has passed.
+    /// Returns the line after those that the headers name; they may lie before the end of the last hunk.
     fn behind_contexts(&mut self, shape: &Shape<'_, '_>) -> Result<usize, Why> {
         let from = self.frozen;
         match self.chain(shape, from) {
@@ -419,7 +415,7 @@ impl<'t> Finder<'t> {
     }
 }
 
-/// Returns the place that a search came to, if there is one that can be taken.
+/// Returns the place that a search found, if it can be taken.
 fn settle(spot: Spot) -> Result<Option<usize>, Why> {
     match spot {
         Spot::At(line) => Ok(Some(line)),

@@ -1,4 +1,4 @@
-//! Why a patch cannot be read, and why hunks do not fit: the reasons, and their words for a model.
+//! Errors for patches that cannot be read and hunks that do not fit, worded for a model.
 
 use sinew_tool::{Kind, ToolError};
 
@@ -30,7 +30,7 @@ pub enum PatchError {
     CutOff { line: u64 },
     /// A change is asked for in a second format, or outside the envelope.
     Outside { line: u64 },
-    /// What is said of a file contradicts itself, for this reason.
+    /// The header of a file contradicts itself, for this reason.
     Contradiction { line: u64, problem: &'static str },
     /// An envelope is not well formed.
     Envelope { line: u64, problem: &'static str },
@@ -111,7 +111,7 @@ pub enum Rejected {
         /// At least one.
         failures: Vec<Failure>,
     },
-    /// Nobody waits for it any more.
+    /// The caller cancelled it.
     Unwanted,
     /// The patch makes a file, and there is content already.
     Exists,
@@ -129,9 +129,9 @@ pub struct Failure {
     pub number: usize,
     /// The line of the patch at which it begins, counted from 1.
     pub patch_line: u64,
-    /// What is wrong with it.
+    /// The reason.
     pub why: Why,
-    /// What is most like its old lines; looked for in the first few failures alone.
+    /// The regions most like its old lines; searched for the first few failures only.
     pub nearest: Vec<Region>,
 }
 
@@ -159,7 +159,6 @@ pub enum Why {
 }
 
 impl Why {
-    /// Returns what is wrong in words.
     fn words(&self) -> String {
         match self {
             Self::NotFound => String::from("was not found"),
@@ -185,7 +184,7 @@ impl Why {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns the next step for the model.
     fn step(&self) -> &'static str {
         match self {
             Self::NotFound | Self::NoContext(_) => "read the file again and send the hunk anew",

@@ -1,7 +1,6 @@
-//! What a diff says about one file before its hunks: names, modes, renames.
+//! Parses the part of a diff before the hunks of one file: names, modes, renames.
 //!
-//! A git diff says what it does in words of its own. A plain diff has two names with times; `/dev/null`
-//! and the beginning of 1970 stand for a file that is not there.
+//! A git diff states its operation. A plain diff marks a missing file by `/dev/null` or the Unix epoch.
 
 use super::line::{Lines, bare};
 use super::name::{self, HeaderName, Titled};
@@ -19,7 +18,7 @@ pub(super) fn is_header(mut lines: Lines<'_>) -> bool {
     is_names(lines) && lines.nth(2).is_some_and(|raw| raw.starts_with(b"@@"))
 }
 
-/// What was read of one file, before it is known what it all means.
+/// The header of one file, before it is interpreted.
 #[derive(Debug, Default)]
 pub(super) struct Section<'p> {
     line: u64,
@@ -104,7 +103,7 @@ impl<'p> Section<'p> {
         } else if let Some(text) = after("copy to ") {
             self.copied[1] = Some(name(text)?);
         } else if let Some(text) = after("index ") {
-            // The mode stands there where it stays the same.
+            // An unchanged mode follows here.
             if let Some(at) = memchr::memchr(b' ', text) {
                 let same = mode(text.get(at + 1..).unwrap_or_default())?;
                 self.old_mode.get_or_insert(same);
@@ -118,7 +117,7 @@ impl<'p> Section<'p> {
         Ok(true)
     }
 
-    /// Returns what the section asks of a file, or nothing where it asks for nothing.
+    /// Returns the patch of the section's file, or `None` where nothing changes.
     pub(super) fn finish(
         mut self,
         strip: Option<u32>,
@@ -144,7 +143,7 @@ impl<'p> Section<'p> {
         Ok((!is_idle).then_some(file))
     }
 
-    /// Refuses a git diff that names one file in one line and another one in the next.
+    /// Rejects a git diff that names one file in one line and another one in the next.
     fn check_consistent(&self, strip: Option<u32>) -> Result<(), PatchError> {
         let refused = |problem| Err(PatchError::Contradiction { line: self.line, problem });
         let moved = [&self.renamed, &self.copied].map(|names| names.iter().any(Option::is_some));

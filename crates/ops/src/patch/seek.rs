@@ -1,9 +1,8 @@
-//! Searching a content for lines.
+//! Searches a content for lines.
 //!
-//! The rarest of the lines is looked up in a table, and the others are compared around each of its
-//! places. Comparing costs, and the hunks of one file have a common budget: what would cost more is
-//! not found. Whether lines are at one given place costs nothing but for their length, because a hunk is
-//! asked so only a few times.
+//! The rarest line is looked up in a table, and the others are compared around each of its places. The
+//! hunks of one file share a budget for this; a search beyond it finds nothing. A check of one given place
+//! costs only for long lines, because a hunk needs few of them.
 
 use super::hunk::HunkLine;
 use super::place::{Finder, How};
@@ -18,10 +17,10 @@ const BYTES_A_LINE: usize = 64;
 /// The most places that are named where there are too many.
 const MAX_NAMED: usize = 10;
 
-/// The most lines of a hunk among which a rare one is looked for.
+/// The most lines of a hunk among which a rare one is searched for.
 pub(super) const MAX_ANCHORS: usize = 64;
 
-/// What a search came to. Lines are counted from 0.
+/// The result of a search. Lines are counted from 0.
 pub(super) enum Spot {
     At(usize),
     Many(Vec<usize>),
@@ -37,7 +36,7 @@ pub(super) enum Pick {
     Only,
 }
 
-/// The lines that are looked for.
+/// The lines to search for.
 #[derive(Clone, Copy)]
 pub(super) struct Core<'a, 'p> {
     pub(super) lines: &'a [HunkLine<'p>],
@@ -74,7 +73,6 @@ impl Places<'_> {
 }
 
 impl Finder<'_> {
-    /// Returns the table of lines.
     pub(super) fn index(&mut self) -> Option<&Index> {
         let text = &self.text;
         self.index.get_or_insert_with(|| Index::new(text)).as_ref()
@@ -168,7 +166,7 @@ impl Finder<'_> {
         self.compare(core, place, 1, work_left)
     }
 
-    /// Compares lines; each costs what is said, and more where it is long.
+    /// Compares lines; each costs the given work, and more where it is long.
     fn compare(
         &self,
         core: Core<'_, '_>,
@@ -198,8 +196,7 @@ impl Finder<'_> {
     }
 }
 
-/// Returns whether a line of a hunk is one of the content but for its end, at the strictest. A line of which the patch
-/// says that no line feed follows can only be the last one.
+/// Compares lines under `how`, their endings aside; a hunk line without a line feed only fits the last.
 fn alike(line: &HunkLine<'_>, raw: &[u8], how: How, is_last: bool) -> bool {
     let text = raw.strip_suffix(b"\n").unwrap_or(raw);
     let without_cr = |text: &'_ [u8]| text.strip_suffix(b"\r").unwrap_or(text).len();
@@ -235,8 +232,7 @@ fn candidates<'i>(index: &'i Index, core: Core<'_, '_>, min: usize, max: usize) 
     Places { entries: Some(entries), shift, n_places: entries.len() }
 }
 
-/// Returns the place nearest to a line, or nothing where that is too much work. Two that are equally
-/// near are too many.
+/// Returns the place nearest to a line, or `None` for too much work. Two equally near are ambiguous.
 fn nearest(
     places: &Places<'_>,
     guess: usize,

@@ -1,9 +1,8 @@
-//! The content that is patched, by its lines.
+//! Indexes the lines of the content that is patched.
 //!
-//! How many lines end before each block of bytes is remembered, so that a large file costs little, and a
-//! line is looked for in one block alone. A table from lines to their places is made
-//! when a hunk is not where it should be. It knows lines without the blanks around them, and not those
-//! that are empty then.
+//! The number of line ends before each block of bytes is kept, so a large file costs little and a line is
+//! searched in one block. A table from lines to places is built when a hunk is not at its place. It holds
+//! the non-empty lines without surrounding blanks.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -15,7 +14,6 @@ use crate::replace::first_ending;
 /// How many bytes a block has, unless there would be too many of them.
 const BLOCK: usize = 256;
 
-/// The most blocks.
 const MAX_BLOCKS: usize = 1 << 16;
 
 /// The most lines of a table.
@@ -25,12 +23,10 @@ const MAX_INDEXED: usize = 32 << 20;
 #[derive(Debug)]
 pub(super) struct IndexedText<'t> {
     pub(super) bytes: &'t [u8],
-    /// How many bytes a block has.
     block: usize,
     /// How many lines end before each block.
     n_before: Vec<usize>,
     n_lines: usize,
-    /// The ending of the first line.
     pub(super) first_ending: Option<&'static [u8]>,
 }
 
@@ -163,7 +159,7 @@ pub(super) fn without_blanks(line: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Compares the place of some lines with that which counting gives, and bounds what is remembered.
+    /// Compares the places of lines with a plain count, and checks the number of blocks.
     #[track_caller]
     fn check(text: &str) {
         let found = IndexedText::new(text.as_bytes());

@@ -1,7 +1,6 @@
-//! Unified and git diffs: which files they name, and which hunks belong to each.
+//! Parses unified and git diffs: the files they name, and the hunks of each.
 //!
-//! Text before, between and after is passed over, as mails and logs have it. What would be changed by
-//! parts that cannot be applied here is never passed over: those are refused.
+//! Text around the diffs, as in mails and logs, is skipped; changes that cannot be applied are rejected.
 
 use super::line::{Lines, bare};
 use super::refusal::PatchError;
@@ -62,7 +61,7 @@ fn is_bare_hunk(raw: &[u8]) -> bool {
     matches!(raw.first(), Some(b' ' | b'+' | b'-'))
 }
 
-/// Refuses what changes files in a way that is not understood, or in another format.
+/// Rejects changes of files in an unknown way or in another format.
 fn refuse(raw: &[u8], line: u64) -> Result<(), PatchError> {
     let begins = |word: &str| raw.starts_with(word.as_bytes());
     if begins("GIT binary patch") || (begins("Binary files ") && bare(raw).ends_with(b" differ")) {
@@ -80,7 +79,7 @@ fn refuse(raw: &[u8], line: u64) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// Returns what a text is that holds no unified diff.
+/// Returns the error for a text without a unified diff, by its format.
 fn foreign(mut lines: Lines<'_>) -> PatchError {
     let mut script = None;
     while let Some(raw) = lines.peek() {

@@ -1,7 +1,6 @@
-//! The window of a Read: where its first line is, and what follows it.
+//! Finds the first line of a Read's window and collects the lines from there.
 //!
-//! Far lines are found through the [marks](crate::line_index) that an earlier read left, and what is counted
-//! on the way is left for the next one.
+//! Far lines are found through the [marks](crate::line_index) of earlier reads; this read adds its own.
 
 use sinew_tool::{Context, Opened, ToolError};
 
@@ -12,7 +11,7 @@ use crate::lines;
 use crate::scan::Scan;
 use crate::source;
 
-/// How much is read at once on the way to a line far in.
+/// The bytes read at once on the way to a far line.
 const STRIDE: usize = 1 << 20;
 
 /// Where a window begins.
@@ -23,7 +22,7 @@ enum Start {
     Past(u64),
 }
 
-/// Returns the lines that are asked for, reading no further than they go.
+/// Returns the requested lines, without reading beyond them.
 pub(super) fn window(
     args: &ReadArgs,
     cx: &Context,
@@ -82,8 +81,7 @@ pub(super) fn window(
     Ok(ReadOut::Text(collector.into_text(total, ended, size)))
 }
 
-/// Finds where a line begins, and the number of all lines where it became known. The first block of
-/// the file was read; afterwards the block read last holds the line.
+/// Reads on, after the first block, to the block with a line; returns its start, and the total if known.
 fn find_start(
     offset: u64,
     cx: &Context,
@@ -114,8 +112,7 @@ fn find_start(
     Ok((start, total))
 }
 
-/// Goes to the byte after the line end with this number, marking the blocks on the way. Counting
-/// runs in large strides; only the block that holds the line end is looked at closely.
+/// Seeks past the line end with this number and marks blocks: in large strides, closely only in the last.
 fn seek_line(
     line_end: u64,
     marks: &mut LineIndex,

@@ -1,9 +1,8 @@
-//! The names of keys, as terminals and the tools around them have them.
+//! Parses key names as terminals and their tools write them.
 
 use sinew_tool::{Key, ToolError, Typed};
 
-/// Returns what a name stands for: a key or one character, with `C-` (control), `M-` (alt) or `S-` (shift)
-/// before it.
+/// Parses a key name: a key or one character, after `C-` (control), `M-` (alt) or `S-` (shift).
 pub(super) fn keys(name: &str) -> Result<Vec<Typed>, ToolError> {
     known(name).ok_or_else(|| {
         ToolError::argument("keys", format!("names no key with `{name}`")).hint(
@@ -14,7 +13,7 @@ pub(super) fn keys(name: &str) -> Result<Vec<Typed>, ToolError> {
     })
 }
 
-/// What is held down with a key.
+/// The modifiers of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct With {
     shift: bool,
@@ -30,7 +29,7 @@ fn known(name: &str) -> Option<Vec<Typed>> {
     let (with, rest) = modifiers(name);
     let key = match only(rest) {
         Some(c) if with.control => control(c)?,
-        // The letter says itself whether it is a capital one.
+        // The case of the letter already says whether Shift is held.
         Some(c) => Typed::Key(Key::Alt(c)),
         None => named(rest).or_else(|| function(rest))?,
     };
@@ -65,7 +64,7 @@ fn only(name: &str) -> Option<char> {
     chars.next().filter(|_| chars.next().is_none())
 }
 
-/// Returns what is held down, and the rest of a name.
+/// Returns the modifiers of a name and its rest.
 fn modifiers(name: &str) -> (With, &str) {
     let (mut with, mut rest) = (With::default(), name);
     if let Some(after) = rest.strip_prefix('^') {

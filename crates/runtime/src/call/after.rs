@@ -1,8 +1,7 @@
 //! after: hooks may change a reply before it is bounded.
 //!
-//! First come those that follow tools, where one ran, then those that follow whatever is kept. The deed
-//! is done, so a hook that fails cannot stop it: its reply is withheld, and the failure says so. One that
-//! waits for something is given up where nobody wants the reply any more.
+//! The hooks of the tool run first, if it ran, then those of every kept reply. A failing hook cannot undo the
+//! call: the reply is withheld with an error that says so. A cancelled call stops waiting for its hooks.
 
 use serde_json::Value;
 use sinew_tool::{
@@ -15,14 +14,13 @@ use crate::caught::caught;
 use crate::hooks;
 use crate::runtime::Runtime;
 
-/// What hooks are told of a call beside its request.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// The operation, where the tool was found.
+    /// The operation of a known tool.
     pub(super) operation: Option<String>,
-    /// The arguments as they were decoded.
+    /// The decoded arguments.
     pub(super) arguments: Option<Arguments>,
-    /// The real paths that it named.
+    /// The real paths of the call.
     pub(super) paths: Option<Vec<String>>,
     /// Whether the tool ran.
     pub(super) has_run: bool,
@@ -42,14 +40,14 @@ pub(super) async fn after(
     let paths = || seen.paths.clone();
     let paths = NamedPaths::new(&paths);
     let call = hooks::call_of(runtime, &open.request, (&dialect, operation), arguments, paths);
-    // What a hook that fails is told to have come after.
+    // The error text of a failing hook says whether the call ran.
     let after = if seen.has_run { " after the call ran" } else { "" };
     let withheld = format!("{after}, so its reply is withheld");
     if seen.has_run {
         for hook in runtime.hooks.at(HookEvent::AfterToolExecute) {
             let duration_ms = open.entry.elapsed_ms();
             let before = Before::of(&reply);
-            // A hook that panics is one that failed.
+            // A panic counts as a failure of the hook.
             let done = async { hook.after_tool_execute(&call, duration_ms, &mut reply).await };
             let done = run::in_time(caught(done), cancel, None).await.flatten();
             reply = left(runtime, &**hook, before, reply, done, &withheld);
@@ -64,8 +62,8 @@ pub(super) async fn after(
     reply
 }
 
-/// What of a reply stands in more than one place, as it was before a hook. Nearly every reply has none
-/// of it, so nothing is copied for that.
+/// The parts of a reply that exist in several places, before a hook. It is empty for most replies, which
+/// saves a copy.
 struct Before(Option<(Vec<Block>, Option<Value>, Option<ErrorBody>)>);
 
 impl Before {
@@ -78,8 +76,8 @@ impl Before {
     }
 }
 
-/// Returns what a hook leaves of a reply. What it took out of the content is nowhere else: neither in the
-/// error that programs read nor in the full output that was stored.
+/// Returns the reply after a hook. Content that the hook removed is also removed from the error and the
+/// stored output.
 fn left(
     runtime: &Runtime,
     hook: &dyn Hook,
@@ -107,7 +105,6 @@ fn left(
     reply
 }
 
-/// Removes the full output of a reply.
 fn drop_output(runtime: &Runtime, reply: &mut Reply) {
     reply.meta.output_id = None;
     let path = reply.meta.output_path.take();
@@ -116,7 +113,6 @@ fn drop_output(runtime: &Runtime, reply: &mut Reply) {
     }
 }
 
-/// Returns the texts of a content as the message of an error.
 fn text_of(content: &[Block]) -> String {
     let texts = content.iter().filter_map(|block| match block {
         Block::Text { text } => Some(text.as_str()),
@@ -128,7 +124,7 @@ fn text_of(content: &[Block]) -> String {
     }
 }
 
-/// Returns the reply in the place of one that is withheld.
+/// Returns the reply that replaces a withheld one.
 fn failure(hook: &dyn Hook, reply: Reply, error: ToolError, withheld: &str) -> Reply {
     let error = match error.kind {
         Kind::Cancelled => error,

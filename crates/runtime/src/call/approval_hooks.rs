@@ -1,5 +1,4 @@
-//! What hooks are told of a question: that it was asked, and what was answered. They answer nothing, and
-//! nobody waits for them: they run beside the call.
+//! Notifies hooks of approval questions and answers, beside the call: they decide nothing.
 
 use std::sync::Arc;
 
@@ -12,8 +11,7 @@ use crate::caught::caught;
 use crate::hooks;
 use crate::runtime::Runtime;
 
-/// A question that hooks were told of. Dropped without an answer, as where its call is taken back, it is
-/// told as one that nobody is left to answer.
+/// A question that hooks know. Dropped without an answer, as by a cancelled call, it is reported as gone.
 pub(super) struct AnnouncedQuestion {
     answered: Option<oneshot::Sender<Answered>>,
 }
@@ -32,13 +30,13 @@ impl Drop for AnnouncedQuestion {
 impl AnnouncedQuestion {
     fn say(&mut self, by: Option<String>, answer: Answer) {
         if let Some(answered) = self.answered.take() {
-            // Whoever listens goes away with the process only.
+            // The receiver ends only with the process.
             let _ = answered.send(Answered { by, answer });
         }
     }
 }
 
-/// Tells the hooks that a question is asked. Returns nothing where there are none.
+/// Notifies hooks of a question; `None` without hooks.
 pub(super) fn asked(
     runtime: &Runtime,
     tool: &dyn Tool,
@@ -87,14 +85,14 @@ pub(super) fn asked(
     Some(AnnouncedQuestion { answered: Some(answered) })
 }
 
-/// Tells the hooks what was answered, once they know what was asked.
+/// Notifies hooks of the answer, after the question.
 pub(super) fn answered(told: Option<AnnouncedQuestion>, by: Option<&str>, answer: &Answer) {
     if let Some(mut told) = told {
         told.say(by.map(str::to_owned), answer.clone());
     }
 }
 
-/// Returns what a command runs with the text that the call wrote, not with what is put before it.
+/// Returns the arguments of a command with the text as the call wrote it, without the prefix.
 fn argv(command: &CommandTarget) -> Vec<String> {
     let mut argv = command.argv.clone();
     if let (CommandLine::Shell(_, text), Some(last)) = (&command.command.line, argv.last_mut()) {
@@ -105,7 +103,7 @@ fn argv(command: &CommandTarget) -> Vec<String> {
 
 async fn run(hooks: &[Arc<dyn Hook>], approval: &Approval) {
     for hook in hooks {
-        // Whoever only looks on decides nothing, not even by a panic.
+        // An observer hook decides nothing, even by a panic.
         let _ = caught(async { hook.approval(approval).await }).await;
     }
 }

@@ -11,8 +11,8 @@ use crate::caught::caught;
 use crate::hooks::{self, Notes};
 use crate::runtime::Runtime;
 
-/// Runs the hooks in order of priority; each sees what the ones before it changed. A hook that
-/// fails stops the call, unless it says that the call goes on.
+/// Runs the hooks by priority; each sees the changes of earlier ones. A failing hook stops the call unless
+/// it returns [`Decision::Failed`].
 pub(super) async fn before(
     runtime: &Runtime,
     found: &Found,
@@ -28,7 +28,7 @@ pub(super) async fn before(
         let names = (&*dialect, found.listed.tool.operation());
         let call =
             hooks::call_of(runtime, request, names, &request.arguments, NamedPaths::new(&paths));
-        // A hook that panics is one that failed.
+        // A panic counts as a failure of the hook.
         let deciding = caught(async { hook.before_tool_execute(&call).await });
         let decided = run::in_time(deciding, cancel, open.request.deadline).await?;
         let name = hook.name();
@@ -60,7 +60,7 @@ pub(super) async fn before(
     Ok(())
 }
 
-/// Notes which hook stopped a call, and what the call was about as far as its arguments tell.
+/// Notes the hook that stopped a call and, as far as the arguments say, the targets.
 fn stopped(found: &Found, open: &mut Open, hook: &dyn Hook) {
     open.entry.blocked(hook);
     let tool: Arc<dyn Tool> = Arc::clone(&found.listed.tool);

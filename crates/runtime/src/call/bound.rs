@@ -1,7 +1,6 @@
-//! bound: a reply is cut to what its row may hold, and the full text goes to the store.
+//! bound: truncates a reply to the limits of its row and stores the full text.
 //!
-//! The content and the structured result are measured each by itself, since clients show a model one
-//! or the other.
+//! Content and structured result are measured separately: clients show a model one or the other.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +10,7 @@ use sinew_tool::{Block, Bound, Reply, Request, Tool};
 
 use crate::runtime::Runtime;
 
-/// Cuts a reply where it is too long, at the end of a line, and says where the rest is.
+/// Truncates a long reply at a line end and says where the full text is.
 pub(super) fn bound(
     runtime: &Runtime,
     request: &Request,
@@ -61,7 +60,7 @@ pub(super) fn bound(
     reply
 }
 
-/// Returns whether nothing has to be cut: true of nearly every reply, and told without a copy.
+/// Returns whether nothing needs truncation, the common case, without a copy.
 fn fits(content: &[Block], limit: Bound) -> bool {
     let (mut n_bytes, mut n_bytes_in_all) = (0, 0);
     for block in content {
@@ -84,7 +83,6 @@ fn fits(content: &[Block], limit: Bound) -> bool {
             .is_none_or(|max| texts.map(|text| text.lines().count()).sum::<usize>() <= max)
 }
 
-/// Returns every text of a reply, one after the other.
 fn whole_text(content: &[Block]) -> String {
     let mut whole = String::new();
     for block in content {
@@ -98,7 +96,6 @@ fn whole_text(content: &[Block]) -> String {
     whole
 }
 
-/// What is left of the blocks of a reply.
 #[derive(Debug, PartialEq, Eq)]
 struct CutBlocks {
     content: Vec<Block>,
@@ -106,8 +103,8 @@ struct CutBlocks {
     all_lines: usize,
 }
 
-/// Cuts the blocks of a reply, or returns nothing where all of them fit. Texts share one limit.
-/// Pictures and other files cannot be cut: one that takes the reply over the hard cap gives way to a line about it.
+/// Truncates the blocks of a reply, `None` if they fit. Texts share one limit; a file block over the
+/// hard cap is replaced with a line about it.
 fn cut_blocks(content: &[Block], limit: Bound) -> Option<CutBlocks> {
     let mut left = limit;
     let mut left_in_all = Bound::HARD.max_bytes;
@@ -152,9 +149,8 @@ fn cut_blocks(content: &[Block], limit: Bound) -> Option<CutBlocks> {
     is_cut.then_some(CutBlocks { content: kept, kept_lines, all_lines })
 }
 
-/// Returns how many bytes a value has as JSON.
+/// Returns the size of a value as JSON in bytes.
 fn size(value: &Value) -> usize {
-    /// Counts what is written.
     struct Count(usize);
 
     impl io::Write for Count {
@@ -174,11 +170,10 @@ fn size(value: &Value) -> usize {
     count.0
 }
 
-/// How often a value is measured and made smaller, before it is given up.
+/// The most rounds of measuring and shortening before a value becomes null.
 const MAX_ROUNDS: u32 = 64;
 
-/// Makes a value fit without another shape: its largest list loses its end, its largest text too.
-/// What fits in no other way becomes null.
+/// Shortens the largest list or text until a value fits; its shape stays. Otherwise it becomes null.
 fn shorten(value: &mut Value, max_bytes: usize) {
     for round in 0.. {
         if size(value) <= max_bytes {
@@ -194,7 +189,7 @@ fn shorten(value: &mut Value, max_bytes: usize) {
     }
 }
 
-/// Halves the largest part of a value that can be halved; returns whether there was one.
+/// Halves the largest part that can be halved; returns whether there was one.
 fn halve(value: &mut Value) -> bool {
     match value {
         Value::String(text) if !text.is_empty() => {
@@ -221,8 +216,7 @@ struct Cut {
     all_lines: usize,
 }
 
-/// Returns where to cut a text, or nothing where it fits. A first line that alone is too long is
-/// cut inside, between two characters.
+/// Returns where to cut a text, `None` if it fits. A first line over the limit is cut between characters.
 fn cut(text: &str, limit: Bound) -> Option<Cut> {
     let many = |max_lines: usize| text.lines().nth(max_lines).is_some();
     if text.len() <= limit.max_bytes && !limit.max_lines.is_some_and(many) {
@@ -269,7 +263,7 @@ mod tests {
         texts
     }
 
-    /// Only the first text counted, and only where it came first.
+    /// Regression: only the first text counted, and only as the first block.
     #[test]
     fn every_block_counts() {
         let text = |text: &str| Block::Text { text: text.to_owned() };

@@ -1,4 +1,4 @@
-//! clear: a ruling, and an answer where it asks, become a World.
+//! clear: turns a ruling, and the approval it asks for, into a World.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -18,27 +18,26 @@ use crate::approvals::Approvals;
 use crate::broker::{About, Digest};
 use crate::runtime::{CallOptions, Runtime};
 
-/// A call with the World it may touch.
 pub(super) struct Clear {
     pub(super) decoded: Decoded,
     pub(super) effects: sinew_tool::Effects,
     pub(super) context: Context,
-    /// The temporary files that the change may leave behind if the process dies in it.
+    /// Temporary files that may remain if the process dies during the change.
     pub(super) temporaries: Vec<PathBuf>,
     pub(super) ruling: Ruling,
 }
 
-/// What the question about a call came to.
+/// The result of the question about a call.
 enum Asked {
-    /// Somebody answered for this call, as it was looked at then.
+    /// An answer for this call, valid for this fingerprint.
     Answered(Answer, ApprovalFingerprint),
-    /// An answer stands for every call.
+    /// A fixed answer mode decides for every call.
     Standing,
-    /// Nothing would change, so the call runs on a World that can only look.
+    /// The preview is empty, so the call runs on a read-only World.
     Looking,
 }
 
-/// Clears a call, or says why it may not run. Waiting for an answer holds no lock.
+/// Clears a call or rejects it. It holds no lock while it waits for an answer.
 pub(super) async fn clear(
     runtime: &Runtime,
     judged: Judged,
@@ -46,7 +45,7 @@ pub(super) async fn clear(
     options: &CallOptions,
 ) -> Result<Clear, ToolError> {
     let asked = match judged.call.ruling().verdict {
-        // Most calls never ask: what asking needs to remember is kept apart.
+        // Boxed: most calls never ask, and its state is large.
         Verdict::Ask => Some(Box::pin(ask(runtime, &judged, open, options)).await?),
         Verdict::Allow | Verdict::Deny => None,
     };
@@ -68,7 +67,6 @@ pub(super) async fn clear(
     Ok(Clear { decoded, effects, context, temporaries: cleared.temporaries, ruling })
 }
 
-/// Returns what a call names, and where relative paths start.
 fn places(call: &sinew_guard::Judged) -> (Arc<Targets>, Arc<Path>) {
     let contained = call.contained();
     (Arc::clone(contained.targets()), Arc::clone(contained.cwd()))
@@ -121,7 +119,7 @@ async fn ask(
         Preview::Diff(diff) => Some(diff),
         Preview::Unknown => None,
     };
-    // What is answered holds for what is seen from here on.
+    // The answer holds for the state from here on.
     let fingerprint = call.fingerprint()?;
     let always = call.always();
     let digest = judged.digest.unwrap_or_else(|| open.digest(call));
@@ -146,12 +144,12 @@ async fn ask(
                 runtime.answer_within.as_secs()
             ),
         )),
-        // Somebody saw the question, or should have: what they would have said is not known.
+        // An approver may have seen the question, so its answer is unknown.
         Answer::Gone => Err(nobody(ruling, "whoever was asked gave no answer")),
     }
 }
 
-/// Puts the question about a call and waits for what settles it.
+/// Sends the question about a call and waits until it is settled.
 async fn put(
     runtime: &Runtime,
     judged: &Judged,
@@ -210,7 +208,7 @@ async fn put(
         settled = runtime.broker.settle(&about, question, covered) => Some(settled),
     };
     let waited = runtime.clock.now().saturating_duration_since(asked_at);
-    // Who thinks does not use up the time of the call.
+    // The time an approver takes does not count against the deadline.
     open.request.deadline =
         open.request.deadline.map(|deadline| deadline.checked_add(waited).unwrap_or(deadline));
     let Some(settled) = settled else {
@@ -220,7 +218,7 @@ async fn put(
     };
     match settled.by {
         Some(by) => open.entry.asked(by),
-        // Nobody answered of all who were asked.
+        // No approver answered: note all of them.
         None => open.entry.asked(names.join(", ")),
     }
     open.entry.answered(&settled.answer, waited);
@@ -236,7 +234,7 @@ fn cancelled() -> ToolError {
     ToolError::new(Kind::Cancelled, "the call was cancelled")
 }
 
-/// Says what becomes of a call where nobody can be asked: what can be undone runs, if that is the mode.
+/// Decides a call without approvers: in auto mode a call that can be undone runs.
 fn unasked(runtime: &Runtime, judged: &Judged, open: &mut Open) -> Result<Asked, ToolError> {
     let Judged { decoded, call, .. } = judged;
     let asks_each = decoded.rules.require_approval || call.wants_person();
@@ -250,11 +248,11 @@ fn unasked(runtime: &Runtime, judged: &Judged, open: &mut Open) -> Result<Asked,
     Err(nobody(call.ruling(), "nobody can be asked here"))
 }
 
-/// Returns what an answer can cover beside the call itself.
+/// Returns the scopes that an answer can cover beside the call itself.
 fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Cover> {
     let Judged { decoded, call, .. } = judged;
     let mut covers = Vec::new();
-    // What a command does with the same words depends on what they meet; its patterns say as much.
+    // The same command words may meet other files, so commands get patterns, not exact grants.
     if call.can_be_granted() && call.contained().targets().command.is_none() {
         let what = vec![format!("{} with these arguments", decoded.tool.name())];
         covers.push(Cover { scope: Scope::Exact, what });
@@ -269,7 +267,7 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
     covers
 }
 
-/// Keeps what an answer covers beside its call, which settles what else waits for it.
+/// Stores the grants of an answer and settles other pending questions that they cover.
 async fn grant(
     runtime: &Runtime,
     open: &Open,
@@ -286,7 +284,7 @@ async fn grant(
         Scope::Session => runtime.grants.keep(session, rules),
         Scope::Forever => {
             if let Some(grant_store) = &runtime.grant_store {
-                // Another process may keep something just now.
+                // Blocks: another process may hold the grant store.
                 let (grant_store, rules) = (Arc::clone(grant_store), rules.clone());
                 let kept = tokio::task::spawn_blocking(move || grant_store.keep(&rules)).await;
                 kept.unwrap_or_else(|error| {
@@ -315,7 +313,7 @@ async fn grant(
     Ok(())
 }
 
-/// Works out what a call would change, on a thread for long work where the call is long.
+/// Computes the preview of a call; a long one runs on a blocking thread.
 async fn preview(
     runtime: &Runtime,
     judged: &Judged,
@@ -327,8 +325,7 @@ async fn preview(
     let context = context(runtime, decoded, places(call), looking, open, options);
     match decoded.prepared.cost(&context.targets) {
         Cost::Waits => Preview::Unknown,
-        // Whoever answers is slower than any preview, and nothing else waits for this thread: the
-        // question is about to move the call off it.
+        // A preview is faster than any approver, and the question leaves this thread next.
         Cost::Cheap | Cost::Long => decoded.prepared.preview(&context),
     }
 }
@@ -340,7 +337,7 @@ fn denied_by_rule(ruling: &Ruling) -> ToolError {
     )
 }
 
-/// Says that only a person can answer, and how one can be asked.
+/// The error where only a person may answer, with how to attach one.
 fn no_person(ruling: &Ruling) -> ToolError {
     ToolError::new(
         Kind::ApprovalDenied,

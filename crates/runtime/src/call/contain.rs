@@ -1,4 +1,4 @@
-//! contain: every path is resolved beneath a root, on open handles, and a command to what it executes.
+//! contain: resolves paths beneath a root on open file descriptors, and a command to its program.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::open::Open;
 use crate::hooks;
 use crate::runtime::Runtime;
 
-/// A call whose paths are held.
+/// A call with open targets.
 pub(super) struct Held {
     pub(super) decoded: Decoded,
     pub(super) effects: Effects,
@@ -18,13 +18,12 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Returns the real paths that the call names, or nothing where it finds paths by itself.
+    /// Returns the real paths that the call names; `None` where it finds paths itself.
     pub(super) fn paths(&self) -> Option<Vec<String>> {
         hooks::paths_of(self.contained.targets())
     }
 }
 
-/// Resolves the claims of a call.
 pub(super) fn contain(
     runtime: &Runtime,
     decoded: Decoded,
@@ -47,8 +46,8 @@ pub(super) fn contain(
     Ok(Held { decoded, effects, contained })
 }
 
-/// Returns a call that rules deny although something in the way of its paths is no directory: to be told so
-/// would tell what is there. Any other has the error.
+/// Returns the denied call for a path whose parent is no directory: the error would reveal what exists there.
+/// Other calls get the error.
 fn denied_behind(
     decoded: &Decoded,
     rules: &Rules,
@@ -65,7 +64,6 @@ fn denied_behind(
     if ruling.verdict == Verdict::Deny { Ok(behind) } else { Err(error) }
 }
 
-/// Resolves what a decoded call names.
 pub(super) fn contained(
     runtime: &Runtime,
     decoded: &Decoded,

@@ -1,4 +1,4 @@
-//! decode: wire arguments become a call that can say what it wants.
+//! decode: turns wire arguments into a prepared call.
 
 use std::sync::Arc;
 
@@ -11,13 +11,12 @@ use sinew_tool::{
 use super::find::Found;
 use crate::catalog::Looker;
 
-/// A decoded call.
 pub(super) struct Decoded {
     pub(super) tool: Arc<dyn Tool>,
     pub(super) facts: Facts,
     pub(super) settings: Arc<FileSettings>,
     pub(super) rules: Arc<Rules>,
-    /// Those of the rules that can mean a call of the tool.
+    /// The rules that can match a call of the tool.
     pub(super) own_rules: Arc<Rules>,
     /// Whether they deny every call of it.
     pub(super) is_denied: bool,
@@ -25,19 +24,19 @@ pub(super) struct Decoded {
     pub(super) lookers: Arc<[Looker]>,
     pub(super) prepared: Box<dyn Prepared>,
     pub(super) claims: Vec<Claim>,
-    /// The numbers and switches of its arguments.
+    /// Its numeric and boolean arguments.
     pub(super) switches: Arguments,
 }
 
 impl Decoded {
-    /// Returns the call with these effects, as far as rules look at it.
+    /// Returns the call with these effects as rules match it.
     pub(super) fn case<'a>(&'a self, effects: Effects, agent: Option<&'a str>) -> Case<'a> {
         let (tool, operation) = (self.tool.name(), self.tool.operation());
         Case { tool, operation, facts: &self.facts, effects, agent }
     }
 }
 
-/// Decodes the arguments of a request, which are moved out of it.
+/// Decodes the arguments, which it moves out of the request.
 pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, ToolError> {
     let args = std::mem::take(&mut request.arguments);
     let args = found.listed.check(args)?;

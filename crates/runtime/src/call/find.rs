@@ -1,4 +1,4 @@
-//! find: a name becomes a tool.
+//! find: resolves a name to a tool.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sinew_tool::{FileSettings, Kind, Request, ToolError, shown_line};
 
 use crate::catalog::{Catalog, Listed, Looker};
 
-/// A tool, and what its catalog says of every call.
+/// A tool with the rules and guard of its catalog.
 pub(super) struct Found {
     pub(super) listed: Arc<Listed>,
     pub(super) settings: Arc<FileSettings>,
@@ -16,7 +16,6 @@ pub(super) struct Found {
     pub(super) lookers: Arc<[Looker]>,
 }
 
-/// Returns the catalog that a request means.
 pub(super) fn catalog<'a>(catalogs: &'a [Catalog], request: &Request) -> Option<&'a Catalog> {
     match &request.dialect {
         None => catalogs.first(),
@@ -24,7 +23,7 @@ pub(super) fn catalog<'a>(catalogs: &'a [Catalog], request: &Request) -> Option<
     }
 }
 
-/// Finds the tool of a request; an unknown name answers the nearest ones.
+/// Finds the tool of a request; the error for an unknown name lists the nearest ones.
 pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, ToolError> {
     let catalog = catalog(catalogs, request).ok_or_else(|| {
         let known: Vec<&str> = catalogs.iter().map(Catalog::name).collect();

@@ -1,14 +1,14 @@
-//! hint: a reply says, once in a session, that a tool does what its command did.
+//! hint: tells a session once that a tool does the same as its command.
 
 use sinew_tool::sync::lock;
 use sinew_tool::{Block, Reply, Request, Targets};
 
 use crate::runtime::Runtime;
 
-/// The most hints that are remembered; where there are more, none is given.
+/// The most remembered hints; above it no hint is given.
 const MAX_HINTS: usize = 10_000;
 
-/// Adds the name of the tool that does the same as a command, where it is served.
+/// Adds a hint with the served tool that does the same as a command.
 pub(super) fn hint(runtime: &Runtime, request: &Request, targets: &Targets, reply: &mut Reply) {
     let repeats = targets.command.as_ref().and_then(|command| command.analysis.repeats);
     let Some(operation) = repeats.filter(|_| reply.ok) else { return };

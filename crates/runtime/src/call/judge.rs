@@ -1,4 +1,4 @@
-//! judge: facts, targets and rules give a ruling, and what the session was granted; nothing else is looked at.
+//! judge: computes the ruling from facts, targets, rules and session grants only.
 
 use sinew_guard::{Contained, Rules};
 use sinew_tool::{Effects, Request, Verdict};
@@ -9,18 +9,16 @@ use super::open::Open;
 use crate::broker::Digest;
 use crate::runtime::Runtime;
 
-/// A call with its ruling.
 pub(super) struct Judged {
     pub(super) decoded: Decoded,
     pub(super) call: sinew_guard::Judged,
-    /// What tells the call from others, where a rule asked.
+    /// Identifies the call where a rule asked.
     pub(super) digest: Option<Digest>,
 }
 
-/// Judges a call.
 pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     let Held { decoded, effects, contained } = held;
-    // What a restore does is judged like the operations that would do it.
+    // Each step of a restore is judged as the operation that would do it.
     let restores = decoded.prepared.restores().is_some();
     let rules = if restores { &decoded.rules } else { &decoded.own_rules };
     let by = (rules.as_ref(), decoded.is_denied);
@@ -34,7 +32,7 @@ pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     Judged { decoded, call, digest }
 }
 
-/// Returns a call with what rules say of it, which are given with whether they deny every call of its tool.
+/// Returns the ruling of a call; `by` holds the rules and whether they deny every call of its tool.
 pub(super) fn ruled(
     decoded: &Decoded,
     effects: Effects,
@@ -42,7 +40,7 @@ pub(super) fn ruled(
     (rules, is_denied): (&Rules, bool),
     request: &Request,
 ) -> sinew_guard::Judged {
-    // What is not served because rules deny every call of it is denied whatever this one does.
+    // A tool that is not served, since rules deny all its calls, is judged by all its effects.
     let effects = if is_denied { effects | decoded.facts.effects } else { effects };
     contained.judge(&decoded.case(effects, request.agent.as_deref()), rules)
 }

@@ -1,5 +1,4 @@
-//! keep: a change waits for its turn at its paths, and its intent is committed. A call that is taken
-//! back while it waits ends here.
+//! keep: queues a change at its paths and commits its intent. Cancellation in the queue ends the call.
 
 use std::path::PathBuf;
 
@@ -10,17 +9,16 @@ use super::open::Open;
 use crate::path_queue::HeldPaths;
 use crate::runtime::{CallOptions, Runtime};
 
-/// A call that may start.
 pub(super) struct Kept {
     pub(super) prepared: Box<dyn Prepared>,
     pub(super) cost: Cost,
     pub(super) context: Context,
     pub(super) ruling: Ruling,
-    /// Held until the call ends, so that the next change of the same path sees this one.
+    /// Held until the call ends: the next change of a path then sees this one.
     pub(super) turns: Option<HeldPaths>,
 }
 
-/// Orders changes to one path, and records what is about to happen.
+/// Queues changes to one path, and records the intent of this one.
 pub(super) async fn keep(
     runtime: &Runtime,
     clear: Clear,
@@ -43,7 +41,7 @@ pub(super) async fn keep(
             open.entry.intend(&changed, &temporaries).await?;
             Ok::<_, ToolError>(turns)
         };
-        // Whatever need not wait is done before the flag is looked at.
+        // `biased`: work that is ready precedes cancellation.
         turns = tokio::select! {
             biased;
             turns = kept => Some(turns?),

@@ -1,4 +1,4 @@
-//! open: a call gets its entry in the ledger before anything happens.
+//! open: creates the ledger entry of a call before anything else happens.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -16,16 +16,15 @@ use crate::broker::Digest;
 use crate::runtime::Runtime;
 use crate::span::Span;
 
-/// A call with its entry.
+/// A call with its ledger entry.
 pub(super) struct Open {
     pub(super) request: Request,
     pub(super) entry: Entry,
-    /// The checkpoint that keeps what was there before the call's changes.
+    /// The checkpoint with the state before the call's changes.
     pub(super) checkpoint: Option<String>,
 }
 
-/// Returns what tells a question from every other that shows or means something else: the same words may meet
-/// other files, and show another change.
+/// Hashes what a question shows: the same words may match other files and another diff.
 pub(super) fn digest_of_question(
     said: &Digest,
     call: &Judged,
@@ -49,7 +48,7 @@ pub(super) fn digest_of_question(
 }
 
 impl Open {
-    /// Returns what tells a call from every other of its session that says something else.
+    /// Hashes what a call says; equal digests mean equal calls of a session.
     pub(super) fn digest(&self, call: &Judged) -> Digest {
         let mut hasher = blake3::Hasher::new();
         let Request { session, agent, name, .. } = &self.request;
@@ -68,8 +67,7 @@ impl Open {
     }
 }
 
-/// The entry of a call in the ledger. Dropping it closes it: a call that nobody finished is
-/// recorded as cancelled.
+/// The ledger entry of a call. Dropping it unfinished records the call as cancelled.
 pub(super) struct Entry {
     ledger: Arc<dyn Ledger>,
     recorder: Option<Arc<dyn Recorder>>,
@@ -80,7 +78,6 @@ pub(super) struct Entry {
     closing: Option<Closing>,
 }
 
-/// Opens the entry of a call.
 pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
     let dialect: Cow<'static, str> = super::find::catalog(&runtime.catalogs(), &request)
         .map_or_else(|| request.dialect.clone().unwrap_or_default().into(), |c| c.name.into());
@@ -104,15 +101,13 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
     Open { request, entry, checkpoint: None }
 }
 
-/// Returns what tells these arguments from others.
 fn hash(arguments: &Arguments) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     arguments.iter().for_each(|(name, value)| hash_named(&mut hasher, name, value));
     hasher.finalize().into()
 }
 
-/// Hashes each text as it is, with its length before it: a text of a megabyte is not escaped and
-/// copied for that.
+/// Hashes each text with its length as prefix, which avoids escaping and copying large texts.
 fn hash_value(hasher: &mut blake3::Hasher, value: &Value) {
     match value {
         Value::String(text) => hash_text(hasher, b's', text),
@@ -143,7 +138,7 @@ fn hash_text(hasher: &mut blake3::Hasher, tag: u8, text: &str) {
 }
 
 impl Entry {
-    /// Refuses a call of which no record could be kept.
+    /// Rejects a call when the ledger cannot record it.
     pub(super) fn admit(&self) -> Result<(), ToolError> {
         match self.ledger.full() {
             false => Ok(()),
@@ -162,22 +157,20 @@ impl Entry {
         }
     }
 
-    /// Returns what everything is traced in that the call does.
     pub(super) fn span(&self) -> tracing::Span {
         self.span.of_work()
     }
 
-    /// Notes that there is a tool of the name.
+    /// Notes that the tool exists.
     pub(super) fn found(&mut self) {
         self.note(|closing| closing.found = true);
     }
 
-    /// Notes the arguments that a hook left: these are judged, asked about and run.
+    /// Notes the arguments after the hooks: these are judged, asked about and run.
     pub(super) fn changed_arguments(&mut self, arguments: &Arguments) {
         self.note(|closing| closing.opening.arguments = hash(arguments));
     }
 
-    /// Returns the dialect whose name was used.
     pub(super) fn dialect(&self) -> Cow<'static, str> {
         self.closing.as_ref().map(|closing| closing.opening.dialect.clone()).unwrap_or_default()
     }
@@ -190,12 +183,11 @@ impl Entry {
         self.note(|closing| closing.path = path);
     }
 
-    /// Notes the path that a call names, as it was written.
+    /// Notes a path as the call wrote it.
     pub(super) fn named(&mut self, path: &str) {
         self.note(|closing| closing.path = Some(PathBuf::from(path)));
     }
 
-    /// Notes that containment refused the call.
     pub(super) fn refused(&mut self) {
         self.note(|closing| {
             closing.verdict = Some(Verdict::Deny.as_str());
@@ -203,7 +195,6 @@ impl Entry {
         });
     }
 
-    /// Notes that a hook stopped the call, and which.
     pub(super) fn blocked(&mut self, hook: &dyn Hook) {
         let name = hook.name();
         let origin = match hook.origin() {
@@ -225,22 +216,20 @@ impl Entry {
         });
     }
 
-    /// Notes who is asked, or who answers every question.
+    /// Notes the approvers that are asked, or the fixed answer mode.
     pub(super) fn asked(&mut self, approver: impl Into<Cow<'static, str>>) {
         self.note(|closing| closing.approver = Some(approver.into()));
     }
 
-    /// Returns who was asked.
     pub(super) fn approver(&self) -> Option<&str> {
         self.closing.as_ref()?.approver.as_deref()
     }
 
-    /// Notes how long an answer was waited for that did not come.
+    /// Notes how long the call waited for an answer that did not come.
     pub(super) fn waited(&mut self, waited: Duration) {
         self.note(|closing| closing.waited_ms = Some(waited.as_secs_f64() * 1e3));
     }
 
-    /// Notes what was answered, and how long that took.
     pub(super) fn answered(&mut self, answer: &Answer, waited: Duration) {
         self.note(|closing| {
             closing.waited_ms = Some(waited.as_secs_f64() * 1e3);
@@ -254,7 +243,6 @@ impl Entry {
         });
     }
 
-    /// Notes the command line that a call names, as it was written.
     pub(super) fn runs(&mut self, line: &CommandLine) {
         let text = match line {
             CommandLine::Shell(_, text) => text.clone(),
@@ -277,7 +265,6 @@ impl Entry {
         self.note(|closing| closing.error = Some(kind));
     }
 
-    /// Commits the intent of a change.
     pub(super) async fn intend(
         &mut self,
         paths: &[PathBuf],
@@ -294,7 +281,6 @@ impl Entry {
         self.clock.now().saturating_duration_since(self.since).as_secs_f64() * 1e3
     }
 
-    /// Closes the entry with how the call ended.
     pub(super) fn close(mut self, error: Option<Kind>, reply_bytes: usize) {
         self.note(|closing| {
             closing.error = error;

@@ -1,4 +1,4 @@
-//! run: the deed, where it belongs, with its time, its cancellation and its panics.
+//! run: executes the call with its deadline, cancellation and panic handling.
 
 use std::any::Any;
 use std::future::Future;
@@ -12,7 +12,6 @@ use super::open::Open;
 use crate::caught::panicked;
 use crate::runtime::{CallOptions, Runtime};
 
-/// A call that ran.
 pub(super) struct Done {
     pub(super) ran: Box<dyn Ran>,
     pub(super) ruling: Ruling,
@@ -21,8 +20,7 @@ pub(super) struct Done {
     pub(super) targets: Arc<Targets>,
 }
 
-/// Runs a call: a cheap one in place, a long one on a thread for blocking work, one that waits as
-/// part of this task.
+/// Runs a call: `Cheap` in place, `Long` on a blocking thread, `Waits` in this task.
 pub(super) async fn run(
     runtime: &Runtime,
     kept: Kept,
@@ -44,7 +42,7 @@ pub(super) async fn run(
     result.map(|ran| Done { ran, ruling, notes, context, targets })
 }
 
-/// Runs on a thread for blocking work. Such work looks at the cancel flag itself.
+/// Runs on a blocking thread; such work checks the cancel flag itself.
 async fn on_thread(
     runtime: &Runtime,
     prepared: Box<dyn Prepared>,
@@ -72,7 +70,7 @@ fn lost(error: tokio::task::JoinError) -> ToolError {
     }
 }
 
-/// Waits for a future that may never look at the flag or the clock: both end it.
+/// Waits for a future; cancellation or the deadline ends it.
 async fn waiting(
     prepared: Box<dyn Prepared>,
     context: &Context,
@@ -81,7 +79,7 @@ async fn waiting(
     in_time(prepared.run(context.clone()), &options.cancel, context.deadline).await?
 }
 
-/// Waits for a future until its call is taken back or late. What need not wait is done first.
+/// Waits for a future until cancellation or the deadline; a ready result wins.
 pub(super) async fn in_time<T>(
     future: impl Future<Output = T>,
     cancel: &Cancel,

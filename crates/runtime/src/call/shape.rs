@@ -1,10 +1,10 @@
-//! shape: an outcome gets the words of its dialect.
+//! shape: gives an outcome the reply shape of its dialect.
 
 use sinew_tool::{Block, Reply, Ruled, Shaping};
 
 use super::run::Done;
 
-/// Shapes an outcome, and adds what decoding wanted the caller to know.
+/// Shapes an outcome and adds the notes of decoding.
 pub(super) fn shape(done: Done) -> Reply {
     let Done { ran, ruling, notes, context, targets } = done;
     let checkpoint = context.world.files.checkpoint();

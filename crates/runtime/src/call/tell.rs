@@ -1,11 +1,10 @@
-//! What a reply tells beside its own outcome: that commands in the background have ended, and that the ledger
-//! was damaged.
+//! tell: adds notices to a reply: ended background commands and damage to the ledger.
 
 use sinew_tool::{Background, Block, Reply, Request};
 
 use crate::runtime::Runtime;
 
-/// Adds a line for each command of the session that ended since somebody was told.
+/// Adds a line for each newly ended background command of the session.
 pub(super) fn endings(runtime: &Runtime, request: &Request, reply: &mut Reply) {
     let ended = runtime.guard.endings(&request.session);
     if !ended.is_empty() {
@@ -14,7 +13,7 @@ pub(super) fn endings(runtime: &Runtime, request: &Request, reply: &mut Reply) {
     }
 }
 
-/// Adds a line for each thing that happened to the ledger since a reply said so.
+/// Adds a line for each new event of the ledger itself.
 pub(super) fn news(runtime: &Runtime, reply: &mut Reply) {
     let news = runtime.ledger.news();
     let lines = news.iter().map(|text| format!("[the ledger: {text}]"));

@@ -1,11 +1,9 @@
-//! What keeps a program that fails time and again from being started: it rests after so many failures
-//! in a row, and one success makes good for all of them.
+//! Circuit breaker of hook programs: consecutive failures pause a hook, one success resets the count.
 
 use sinew_tool::sync::lock;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Counts the failures of one hook.
 #[derive(Debug)]
 pub(super) struct Breaker {
     max_failures: u32,
@@ -24,8 +22,8 @@ impl Breaker {
         Self { max_failures, rest, state: Mutex::default() }
     }
 
-    /// Lets the hook run, or returns how long it still rests. After a rest one runs at a time until one
-    /// does well: the others find it resting.
+    /// Lets the hook run, or returns the rest of its pause. After a pause one run at a time tests it;
+    /// others find it paused until a run succeeds.
     pub(super) fn enter(&self, now: Instant) -> Result<Entered<'_>, Duration> {
         let mut state = self.state();
         let left =
@@ -45,15 +43,15 @@ impl Breaker {
     }
 }
 
-/// A run of the hook. Where nobody says how it ended, it is as if it had not been.
+/// A run of the hook. Dropped without [`Entered::ended`], it does not count.
 pub(super) struct Entered<'b> {
     breaker: &'b Breaker,
-    /// When the rest before it was over, if there was one.
+    /// The end of the previous pause, if any.
     rested: Option<Instant>,
 }
 
 impl Entered<'_> {
-    /// Takes in how the run ended. After a rest one more failure is enough for the next.
+    /// Records how the run ended. After a pause one failure starts the next pause.
     pub(super) fn ended(mut self, is_failure: bool, now: Instant) {
         self.rested = None;
         let mut state = self.breaker.state();
@@ -89,12 +87,11 @@ mod tests {
         for (second, is_failure, expected) in [
             (0, true, None),
             (1, true, None),
-            // A success makes good.
             (2, false, None),
             (3, true, None),
             (4, true, None),
             (5, true, Some(60)),
-            // It rested, and failed again at once.
+            // The first failure after a pause starts the next one.
             (70, true, Some(60)),
             (140, false, None),
             (141, true, None),
@@ -106,11 +103,11 @@ mod tests {
         let enter = |s: u64| breaker.enter(at(s)).map_err(|left| left.as_secs());
         enter(0).expect("it runs").ended(true, at(0));
         assert_eq!(enter(59).err(), Some(1));
-        // All that waited for the end of the rest came at once.
+        // Concurrent callers after a pause.
         let first = enter(60);
         assert!(first.is_ok());
         assert_eq!(enter(60).err(), Some(60));
-        // One that was given up says nothing about the hook.
+        // An abandoned run does not count.
         drop(first);
         assert!(enter(61).is_ok());
     }

@@ -1,9 +1,8 @@
-//! Hooks that are programs of the person's: the payload goes in as JSON, and what the program writes and
-//! how it ends is its answer.
+//! Runs external programs as hooks: JSON payload on standard input, decision from output and exit code.
 //!
-//! A value that a model chose reaches a program by standard input or in a variable, never as a part of a
-//! command. A program that fails is a failure of its hook and says nothing about the call, so whether
-//! the call goes on is the person's to say. One that fails time and again rests; to block is no failure.
+//! Model-chosen values reach the program in standard input or variables, never in the command line.
+//! A failing program fails its hook only; the settings decide whether the call continues.
+//! Repeated failures pause the hook (circuit breaker); a block does not count as a failure.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,9 +22,9 @@ use super::breaker::Breaker;
 /// How a program is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookCommand {
-    /// The program and its arguments. No shell is involved.
+    /// The program and its arguments, executed without a shell.
     Argv(Vec<String>),
-    /// A text for `/bin/sh -c`, which gets it as it is written.
+    /// A text that `/bin/sh -c` gets unchanged.
     Shell(String),
 }
 
@@ -34,43 +33,42 @@ pub enum HookCommand {
 pub struct CommandHookSettings {
     /// Its name.
     pub name: String,
-    /// Where it is written, for messages.
+    /// The configuration file and line, for messages.
     pub origin: String,
-    /// What it is for, in words for people.
+    /// The purpose, in words for people.
     pub about: String,
-    /// The events it runs at, each with the name that it knows it by.
+    /// The events it runs at, each with the form's name for it.
     pub events: Vec<(HookEvent, &'static str)>,
-    /// How it is spoken to.
+    /// The protocol: payload, variables and answers.
     pub form: HookForm,
     /// The program.
     pub command: HookCommand,
-    /// Where it starts, and where a relative name of a program lies.
+    /// The working directory, and the base of a relative program path.
     pub folder: PathBuf,
     /// Whether the program may lie in a root, where a model can write it.
     pub in_root: bool,
-    /// Where programs lie that may be run although they lie in a root.
+    /// The allowlist of programs inside a root.
     pub trusted: Option<TrustedPrograms>,
     /// The tools it runs for: names of tools or operations, with `*`. Empty is all.
     pub tools: Vec<String>,
     /// Globs of the paths it runs for. Empty is all, also calls that name none.
     pub paths: Vec<String>,
-    /// High runs first.
+    /// Hooks with a higher priority run first.
     pub priority: i32,
-    /// How long it may take.
+    /// The time limit of one run.
     pub timeout: Duration,
-    /// Whether a failure stops what the hook is about; `None` is what the event says.
+    /// Whether a failure stops the event; `None` uses the default of the event.
     pub blocks_on_error: Option<bool>,
-    /// Variables that it gets.
+    /// Additional environment variables.
     pub env: Vec<(String, String)>,
-    /// After how many failures in a row it rests.
+    /// Consecutive failures until the hook pauses.
     pub max_failures: u32,
-    /// For how long.
+    /// The length of that pause.
     pub rest: Duration,
 }
 
 impl CommandHookSettings {
-    /// Returns a hook with a name, events, a form and a program that starts in a folder, and nothing
-    /// else set.
+    /// Returns settings with the required values and defaults for the rest.
     pub fn new(
         name: impl Into<String>,
         form: HookForm,
@@ -100,12 +98,11 @@ impl CommandHookSettings {
         }
     }
 
-    /// Returns which of its path globs cannot be read, and why, if one cannot.
+    /// Returns why a path glob does not compile, if one does not.
     pub fn problem_with_paths(&self) -> Option<String> {
         globs(&self.paths).err()
     }
 
-    /// Returns the program with its arguments.
     fn argv(&self) -> Vec<String> {
         match &self.command {
             HookCommand::Argv(argv) => argv.clone(),
@@ -116,7 +113,7 @@ impl CommandHookSettings {
     }
 }
 
-/// A hook that is a program, ready to run.
+/// A hook that runs a program.
 pub struct CommandHook {
     settings: CommandHookSettings,
     programs: Arc<OwnPrograms>,
@@ -125,7 +122,7 @@ pub struct CommandHook {
     warn: Option<fn(&str)>,
 }
 
-/// Returns path globs ready to be looked up. A relative one is about what lies anywhere.
+/// Compiles path globs; a relative one matches in every directory.
 fn globs(written: &[String]) -> Result<GlobSet, String> {
     let mut globs = GlobSetBuilder::new();
     for glob in written {
@@ -137,25 +134,23 @@ fn globs(written: &[String]) -> Result<GlobSet, String> {
     globs.build().map_err(|error| error.kind().to_string())
 }
 
-/// What came of running the program of a hook once.
+/// The result of one run of a hook program.
 #[derive(Debug)]
 pub struct HookTrial {
-    /// What its answer means, or why it failed.
+    /// The meaning of the answer, or why the run failed.
     pub answer: Result<HookAnswer, String>,
-    /// What the program left; nothing where what it was to be told cannot be told to any program.
+    /// The process result; `None` where a variable of the form cannot be set.
     pub ran: Option<OwnRan>,
-    /// Whether it makes a difference to how often the program failed.
+    /// Whether the circuit breaker counts this run.
     counts: bool,
 }
 
-/// A failure of a hook, and whether it stops what the hook is about.
 struct Failure {
     why: String,
     blocks: bool,
 }
 
-/// Why the program gave no answer that can be used, and whether it is to blame: what a caller brings
-/// about must not be able to lay a hook to rest.
+/// Why the answer is unusable, and whether the breaker counts it: callers must not be able to pause a hook.
 struct Unanswered {
     why: String,
     counts: bool,
@@ -167,17 +162,15 @@ impl From<String> for Unanswered {
     }
 }
 
-/// The operation that restores files.
 const RESTORE: &str = "CheckpointRestore";
-/// The operations that its steps stand for.
+/// The operations whose rules apply to the steps of a restore.
 const RESTORED_AS: [&str; 5] = ["Write", "Edit", "MultiEdit", "ApplyPatch", "MakeDirectory"];
 
-/// How a failure to start begins.
+/// The prefix of start failures.
 const NOT_STARTED: &str = "it did not start";
 
 impl Failure {
-    /// Returns what others than the person in charge are told: where programs of the person's lie is
-    /// nobody's business.
+    /// Returns the message for callers: it hides where the user's programs lie.
     fn told(&self) -> &str {
         if self.why.starts_with(NOT_STARTED) { NOT_STARTED } else { &self.why }
     }
@@ -193,7 +186,7 @@ impl Failure {
 }
 
 impl CommandHook {
-    /// Returns a hook, or which of its path globs cannot be read. `warn` is told of failures.
+    /// Compiles the path globs and returns the hook. `warn` receives failures.
     pub fn new(
         settings: CommandHookSettings,
         programs: Arc<OwnPrograms>,
@@ -204,26 +197,25 @@ impl CommandHook {
         Ok(Self { settings, programs, paths, breaker, warn })
     }
 
-    /// Returns what it was made of.
+    /// Returns the settings.
     pub fn settings(&self) -> &CommandHookSettings {
         &self.settings
     }
 
-    /// Returns why its program cannot be run, if so.
+    /// Returns why its program cannot run, if so.
     pub fn problem(&self) -> Option<Unrunnable> {
         let root = self.programs.roots().first().map(|root| root.to_string_lossy().into_owned());
         let told = root.map(|root| (String::from(CWD), root)).into_iter().collect();
         self.programs.find(&self.program(Vec::new(), told)).err()
     }
 
-    /// Returns whether a failure stops what an event is about.
+    /// Returns whether a failure stops an event.
     pub fn blocks_on_error(&self, event: HookEvent) -> bool {
         let blocks = self.settings.blocks_on_error.unwrap_or_else(|| event.fails_closed());
         blocks && event.can_be_stopped()
     }
 
-    /// Returns whether it runs for a call of a tool. `paths` are those that the call names, or nothing
-    /// where that cannot be told: it runs then.
+    /// Returns whether it runs for a call. `paths` returns `None` for unknown paths: the hook then runs.
     pub fn is_for(
         &self,
         tool: &str,
@@ -236,8 +228,7 @@ impl CommandHook {
         (tools.is_empty() || tools.iter().any(named)) && self.is_for_paths(paths)
     }
 
-    /// Returns whether it runs before a restore because it names an operation that the restore may stand for. The
-    /// steps of a restore are not known before hooks run, so each of these operations counts.
+    /// Returns whether it runs before a restore: the steps are unknown then, so all [`RESTORED_AS`] count.
     fn is_for_restore(&self, operation: &str, paths: impl FnOnce() -> Option<Vec<String>>) -> bool {
         let named = |pattern: &String| {
             let means = |name: &&str| tool_matches(pattern, name) || name_matches(pattern, name);
@@ -251,8 +242,7 @@ impl CommandHook {
             || paths().is_none_or(|paths| paths.iter().any(|path| self.paths.is_match(path)))
     }
 
-    /// Runs the program on the payload of an event, and returns what it answered. Whether it fails often
-    /// makes no difference here.
+    /// Runs the program once and returns its answer, regardless of the circuit breaker.
     pub async fn trial(&self, event: HookEvent, payload: &Value) -> HookTrial {
         let known = self.settings.events.iter().find(|(known, _)| *known == event);
         let name = known.map_or(event.as_str(), |(_, name)| name);
@@ -264,7 +254,7 @@ impl CommandHook {
             let answer = Err(format!("{NOT_STARTED}: {why}"));
             return HookTrial { answer, ran: None, counts: false };
         }
-        // Of these, standard input has what does not fit.
+        // Standard input still contains values that do not fit a variable.
         let mut told = about(event, payload);
         told.retain(|(name, value)| unfit(name, value).is_none());
         told.extend(of_form);
@@ -275,7 +265,7 @@ impl CommandHook {
     }
 
     fn program(&self, stdin: Vec<u8>, told: Vec<(String, String)>) -> OwnProgram {
-        // Where calls work is no secret of a call: a command that begins there names what lies there.
+        // The working directory is no secret: a program that starts there may name files in it.
         let (cwd, told): (Vec<_>, _) = told.into_iter().partition(|(name, _)| name == CWD);
         OwnProgram {
             argv: self.settings.argv(),
@@ -289,10 +279,9 @@ impl CommandHook {
         }
     }
 
-    /// Returns what the end of the program means.
     fn meant(&self, event: HookEvent, ran: &OwnRan) -> Result<HookAnswer, Unanswered> {
         match self.said(event, ran)? {
-            // A program that does its work is not to blame for where it was put.
+            // The configuration chose this event, so the breaker does not count it.
             HookAnswer::Block(reason) if !event.can_block() && event != HookEvent::Persist => {
                 let why = format!("it blocks, which {event} does not let it do: {reason}");
                 Err(Unanswered { why, counts: false })
@@ -304,7 +293,6 @@ impl CommandHook {
         }
     }
 
-    /// Returns what the program said.
     fn said(&self, event: HookEvent, ran: &OwnRan) -> Result<HookAnswer, String> {
         let code = match &ran.end {
             OwnEnd::Code(code) => *code,
@@ -327,7 +315,7 @@ impl CommandHook {
         (self.settings.form.answer)(event, &HookEnd { code, stdout, stderr: &stderr })
     }
 
-    /// Runs the program unless it rests, and returns what it answered or why it failed.
+    /// Runs the program unless it is paused; returns the answer or the failure.
     async fn ask(&self, event: HookEvent, payload: &Value) -> Result<HookAnswer, Failure> {
         let entered = self.breaker.enter(Instant::now()).map_err(|left| Failure {
             why: format!(
@@ -338,7 +326,7 @@ impl CommandHook {
             blocks: self.blocks_on_error(event),
         })?;
         let HookTrial { answer, ran, counts } = self.trial(event, payload).await;
-        // A model must not be able to rid itself of a hook by a file that it writes.
+        // Otherwise a model could disable a hook by writing a file into a root.
         let is_in_root = ran.is_some_and(|ran| matches!(ran.end, OwnEnd::InRoot(_)));
         if counts && !is_in_root {
             entered.ended(answer.is_err(), Instant::now());
@@ -373,7 +361,7 @@ impl CommandHook {
             HookAnswer::Change(changes) => (changes, false),
             HookAnswer::Replace(changes) => (changes, true),
             HookAnswer::Continue => return Ok(()),
-            // The deed is done, so its reply is all that can be kept back.
+            // The call already ran, so only its reply can be withheld.
             HookAnswer::Block(reason) => {
                 let ended = if reply.error.is_none() { "ran" } else { "failed" };
                 let words = format!("the call {ended}, and the hook `{name}` withheld its reply");
@@ -393,16 +381,15 @@ impl CommandHook {
     }
 
     async fn look_on(&self, event: HookEvent, payload: Value) -> Result<(), ToolError> {
-        // What failed was told; there is nothing to stop.
+        // `ask` reported the failure; observers cannot stop anything.
         let _ = self.ask(event, &payload).await;
         Ok(())
     }
 }
 
-/// The variable of the directory in which a call works.
 const CWD: &str = "SINEW_CWD";
 
-/// Variables of every hook: what a shell script needs most.
+/// Returns the environment variables that every hook gets.
 fn about(event: HookEvent, payload: &Value) -> Vec<(String, String)> {
     let mut env = vec![(String::from("SINEW_HOOK_EVENT"), event.as_str().to_owned())];
     for (name, key) in [
@@ -418,11 +405,10 @@ fn about(event: HookEvent, payload: &Value) -> Vec<(String, String)> {
     env
 }
 
-/// The longest variable that the system takes, with its name.
+/// The longest variable the kernel accepts, in bytes: `NAME=VALUE` without its NUL.
 const MAX_VARIABLE: usize = 128 * 1024 - 1;
 
-/// Returns why a variable cannot be given to a program, if so. What is cut could hide what the hook looks
-/// for.
+/// Returns why a value cannot be a variable. Truncation could hide the text that the hook looks for.
 fn unfit(name: &str, value: &str) -> Option<String> {
     if value.contains('\0') {
         return Some(format!(
@@ -437,7 +423,7 @@ fn unfit(name: &str, value: &str) -> Option<String> {
     })
 }
 
-/// Refuses an answer whose keys have the wrong types.
+/// Rejects an answer whose keys have the wrong types.
 fn check(event: HookEvent, answer: HookAnswer) -> Result<HookAnswer, String> {
     let (HookAnswer::Change(changes) | HookAnswer::Replace(changes)) = &answer else {
         return Ok(answer);
@@ -461,7 +447,7 @@ fn check(event: HookEvent, answer: HookAnswer) -> Result<HookAnswer, String> {
     Ok(answer)
 }
 
-/// Returns the blocks of a content that a hook wrote.
+/// Returns the content blocks that a hook wrote.
 fn blocks(content: &Value) -> Option<Vec<Block>> {
     let text = |text: &str| Block::Text { text: text.to_owned() };
     match content {
@@ -477,11 +463,10 @@ fn blocks(content: &Value) -> Option<Vec<Block>> {
     }
 }
 
-/// Changes a reply. Where all of it is meant, what is not named goes.
+/// Changes a reply; `is_whole` also removes the keys that the hook did not name.
 fn change(reply: &mut Reply, changed: &Map<String, Value>, is_whole: bool) {
     if let Some(content) = changed.get("content").and_then(blocks) {
         reply.content = content;
-        // It may be longer than it was.
         reply.bounded = false;
     }
     match changed.get("structured") {
@@ -492,7 +477,6 @@ fn change(reply: &mut Reply, changed: &Map<String, Value>, is_whole: bool) {
     }
 }
 
-/// Returns the object under a key of changes.
 fn part(mut changes: Map<String, Value>, key: &str) -> Arguments {
     match changes.shift_remove(key) {
         Some(Value::Object(part)) => part,

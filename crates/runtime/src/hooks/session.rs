@@ -1,6 +1,6 @@
-//! The sessions that hooks follow: each begins with its first call and ends when its surface says so.
+//! Session hooks: a session starts with its first call and ends when its surface says so.
 //!
-//! Where no hook waits for either, nothing is remembered.
+//! Without hooks at either event, no session is stored.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +15,18 @@ use super::Hooks;
 use crate::caught::caught;
 use crate::runtime::Runtime;
 
-/// The sessions that began.
+/// The started sessions.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<HashMap<String, Arc<Began>>>);
 
 struct Began {
     at: Instant,
     n_calls: AtomicU64,
-    /// Set once the hooks of the start have run: every call of the session waits for them.
+    /// Set after the start hooks ran: every call of the session waits for it.
     started: watch::Sender<bool>,
 }
 
-/// Lets the calls of a session go on when it is dropped, whatever became of the hooks of its start.
+/// Releases the waiting calls of a session on drop, even if the start hooks failed.
 struct Starting(Arc<Began>);
 
 impl Drop for Starting {
@@ -40,7 +40,7 @@ impl Sessions {
         lock(&self.0)
     }
 
-    /// Returns a session, and what its first call has to start.
+    /// Returns a session and, for its first call, the guard of the start hooks.
     fn entered(&self, session: &str) -> (Arc<Began>, Option<Starting>) {
         let mut all = self.all();
         if let Some(began) = all.get(session) {
@@ -58,15 +58,14 @@ impl Sessions {
 }
 
 impl Hooks {
-    /// Returns whether a hook follows sessions.
     pub(crate) fn follow_sessions(&self) -> bool {
         let of = |event| !self.at(event).is_empty();
         of(HookEvent::SessionStart) || of(HookEvent::SessionEnd)
     }
 }
 
-/// Counts a call of a session, and waits for the hooks of its start. They begin with its first call and
-/// go on where that is taken back, so that they run once.
+/// Counts a call of a session and waits for its start hooks. They run once, even if the first call is
+/// cancelled.
 pub(crate) async fn begin(runtime: &Runtime, session: &str, dialect: &str) {
     let (began, starting) = runtime.sessions.entered(session);
     began.n_calls.fetch_add(1, Ordering::Relaxed);
@@ -82,20 +81,19 @@ pub(crate) async fn begin(runtime: &Runtime, session: &str, dialect: &str) {
         runtime.telling.tell(async move {
             let _starting = starting;
             for hook in hooks {
-                // Whoever only looks on cannot keep a session from its calls.
+                // An observer hook cannot block a session, even by a panic.
                 let _ = caught(async { hook.session_start(&told).await }).await;
             }
         });
     }
     let mut started = began.started.subscribe();
-    // The sender is here.
+    // Cannot fail: `began` holds the sender.
     let _ = started.wait_for(|started| *started).await;
 }
 
 impl Runtime {
-    /// Runs the hooks of the end of every session that had a call, and waits for those that run beside
-    /// calls, for as long as `within` at most. A surface calls this once no more calls come; it does
-    /// nothing where no hook waits for it.
+    /// Runs the end hooks of every session that had a call and waits up to `within` for queued hook events.
+    /// Surfaces call it after their last call; without such hooks it does nothing.
     pub async fn end_sessions(&self, within: Duration) {
         let ended: Vec<_> = self.sessions.all().drain().collect();
         let ending = async {
@@ -114,7 +112,7 @@ impl Runtime {
         let _ = tokio::time::timeout(within, both).await;
     }
 
-    /// Returns whether [`Runtime::end_sessions`] has something to do.
+    /// Returns whether [`Runtime::end_sessions`] has work to do.
     pub fn has_sessions_to_end(&self) -> bool {
         let has_sessions = || !self.sessions.all().is_empty();
         self.telling.has_more()

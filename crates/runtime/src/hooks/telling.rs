@@ -1,5 +1,5 @@
-//! What hooks are told that nobody waits for: it goes on beside the calls, on a thread of its own, which
-//! outlives the thread that reads them. The thread begins with the first of it and ends with the runtime.
+//! Runs hook notifications beside the calls, on their own thread.
+//! The thread starts with the first notification and ends with the runtime.
 
 use sinew_tool::sync::lock;
 use std::sync::Mutex;
@@ -8,10 +8,10 @@ use std::thread;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 
-/// Runs what nobody waits for.
+/// The queue of notifications.
 pub(crate) struct Telling {
     to: Mutex<Option<mpsc::UnboundedSender<BoxFuture<'static, ()>>>>,
-    /// How much of it is not done.
+    /// The number of unfinished notifications.
     n_left: watch::Sender<usize>,
 }
 
@@ -21,7 +21,7 @@ impl Default for Telling {
     }
 }
 
-/// Counts one thing less when it is done, or given up.
+/// Decrements the counter when a notification is done or dropped.
 struct Left(watch::Sender<usize>);
 
 impl Drop for Left {
@@ -31,7 +31,7 @@ impl Drop for Left {
 }
 
 impl Telling {
-    /// Begins something and goes on. Where there is no thread to be had it is left undone.
+    /// Starts a notification without waiting; dropped if no thread can start.
     pub(crate) fn tell(&self, what: impl Future<Output = ()> + Send + 'static) {
         self.n_left.send_modify(|n| *n += 1);
         let left = Left(self.n_left.clone());
@@ -50,20 +50,19 @@ impl Telling {
         *to = begun().inspect(|open| drop(open.send(what)));
     }
 
-    /// Waits until nothing is left to do.
+    /// Waits until no notification is left.
     pub(crate) async fn done(&self) {
         let mut left = self.n_left.subscribe();
-        // The sender is here.
+        // Cannot fail: `self` holds the sender.
         let _ = left.wait_for(|n| *n == 0).await;
     }
 
-    /// Returns whether something is left to do.
+    /// Returns whether a notification is unfinished.
     pub(crate) fn has_more(&self) -> bool {
         *self.n_left.borrow() != 0
     }
 }
 
-/// Starts the thread.
 fn begun() -> Option<mpsc::UnboundedSender<BoxFuture<'static, ()>>> {
     let (to, mut from) = mpsc::unbounded_channel();
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
@@ -73,7 +72,7 @@ fn begun() -> Option<mpsc::UnboundedSender<BoxFuture<'static, ()>>> {
                 tokio::spawn(what);
             }
         });
-        // What is left ends with its programs.
+        // Remaining notifications end with their programs.
         tokio.shutdown_background();
     };
     thread::Builder::new().name(String::from("hooks")).spawn(run).ok()?;

@@ -1,7 +1,7 @@
-//! `sinew audit`: the record of every call, read by a person or a program.
+//! `sinew audit`: lists, shows, verifies and exports the ledger's records.
 //!
-//! It reads beside processes that write and changes nothing. What is printed for a terminal shows nothing
-//! as it is that nobody would see there; JSON is written in ASCII alone.
+//! It reads the ledger without changing it, while other processes write. Terminal output escapes invisible
+//! characters; JSON output is pure ASCII.
 
 mod form;
 
@@ -22,12 +22,12 @@ use crate::config::LedgerMode;
 use crate::screen;
 use crate::wiring::{self, Loaded};
 
-/// So much of what a call was about stands in a list.
+/// The limit of a call's subject in a list.
 const MAX_LISTED: usize = 120;
-/// The longest line of an export, in bytes: a record of thousands of changes is shorter.
+/// The limit of an export line, in bytes: a record of thousands of changes is shorter.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
 
-/// Lists, shows, verifies or exports.
+/// Runs the subcommand.
 pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     super::warn_of_other_ledger(loaded);
@@ -73,7 +73,7 @@ fn answer(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Says why there is no ledger to be read.
+/// Reports why the ledger cannot be read.
 fn unopened(
     loaded: &Loaded,
     error: AuditError,
@@ -99,8 +99,8 @@ fn unopened(
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns a note where a root holds outputs of recorded calls, for a ledger that records nothing. It proves no loss:
-/// a copied project and one that another user worked in hold such outputs too.
+/// Returns a note if a root has outputs of recorded calls but the ledger has no records.
+/// It proves no loss: the project may be a copy or another user's.
 #[expect(clippy::disallowed_methods, reason = "sinew's own directory in a root is looked at")]
 pub(super) fn traced(loaded: &Loaded) -> Option<String> {
     if matches!(loaded.settings.ledger, LedgerMode::Off) {
@@ -117,7 +117,7 @@ pub(super) fn traced(loaded: &Loaded) -> Option<String> {
     ))
 }
 
-/// Writes the answer of a verification that found no records to walk over.
+/// Writes the result of a verification without records.
 fn not_walked(is_whole: bool, why: &str) -> anyhow::Result<()> {
     let mut object = Map::from_iter([
         (String::from("ok"), json!(is_whole)),
@@ -130,7 +130,7 @@ fn not_walked(is_whole: bool, why: &str) -> anyhow::Result<()> {
     form::write_line(&mut io::stdout().lock(), &object)
 }
 
-/// Returns which records a list is about.
+/// Returns the filter of a list.
 fn wanted(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Wanted> {
     let AuditCommand::List { tool, path, outcome, since, limit, .. } = command else {
         return Ok(Wanted::default());
@@ -153,8 +153,8 @@ fn wanted(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Wanted> {
     })
 }
 
-/// Returns a path as records have it: without `.`, `..` and a stroke at its end. What `..` comes after is not
-/// looked up, since it may not be there any more.
+/// Returns a path as records have it: without `.`, `..` and a final slash. It is purely lexical, since the
+/// path may no longer exist.
 fn plain(path: &Path) -> String {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -167,9 +167,9 @@ fn plain(path: &Path) -> String {
     plain.to_string_lossy().into_owned()
 }
 
-/// Returns the outcomes that a word stands for.
+/// Returns the outcomes that a word means.
 fn outcomes(word: &str) -> anyhow::Result<Vec<String>> {
-    /// What a call ends with on the command line that was refused.
+    /// The exit code of a refused call.
     const REFUSED: u8 = 3;
     let kinds = Kind::ALL.iter().copied();
     let meant: Vec<String> = match word {
@@ -186,7 +186,7 @@ fn outcomes(word: &str) -> anyhow::Result<Vec<String>> {
     Ok(meant)
 }
 
-/// Reads a point in time: a date with or without a time of day, or how long ago it was.
+/// Parses a date, a date with time, or an age, and returns the time.
 fn since_ms(text: &str, now: i64) -> anyhow::Result<i64> {
     let units = [('m', 60_000), ('h', 3_600_000), ('d', 86_400_000)];
     let ago = units.iter().find_map(|(unit, ms)| {
@@ -194,7 +194,7 @@ fn since_ms(text: &str, now: i64) -> anyhow::Result<i64> {
         Some(now.saturating_sub(n.saturating_mul(*ms)))
     });
     let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
-    // Dates are found by what is printed of them, so both understand them alike.
+    // It compares formatted dates, so parsing agrees with printing.
     let dated = || {
         let year: i64 = whole.get(..4)?.parse().ok()?;
         let mut low = (year - 1970).checked_mul(365 * 86_400)?;
@@ -220,7 +220,7 @@ fn since_ms(text: &str, now: i64) -> anyhow::Result<i64> {
     })
 }
 
-/// Reads a head that was kept.
+/// Parses a saved chain head.
 fn kept(written: Option<&str>) -> anyhow::Result<Option<ChainLink>> {
     written
         .map(|text| {
@@ -273,13 +273,13 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns how it stands with a call that has an intent and no end.
+/// Returns the state of a call that has an intent and no end.
 fn state(record: &Record) -> Option<&'static str> {
     let is_intent = record.text("phase") == Some("intent");
     is_intent.then(|| match record.is_of_dead_process() {
         Some(false) => "running",
         Some(true) => "never ended",
-        // It ran on another machine or in another container.
+        // The call ran on another machine or in another container.
         None => "not ended",
     })
 }
@@ -291,7 +291,7 @@ fn short(text: &str) -> String {
     }
 }
 
-/// Shows a call: the record that is named and those of the same call.
+/// Shows a call: the named record and the others of that call.
 fn show(audit: &Audit, id: &str, as_json: bool) -> anyhow::Result<ExitCode> {
     let all = |wanted: Wanted| {
         let mut found = Vec::new();
@@ -367,7 +367,7 @@ fn export(audit: &Audit, since: Option<i64>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Walks over what was exported.
+/// Verifies the chain of an export.
 #[expect(clippy::disallowed_methods, reason = "the person names the file to be read")]
 fn verify_file(
     key: &sinew_guard::Key,
@@ -412,7 +412,7 @@ fn verify_file(
     Ok(verified)
 }
 
-/// Says what came of a walk.
+/// Prints the result of a verification.
 fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
     let code = if verified.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     let mut out = io::stdout().lock();

@@ -1,4 +1,4 @@
-//! `sinew call`: one call, or a batch of them.
+//! `sinew call`: makes one call, or a batch from standard input.
 
 use std::future::poll_fn;
 use std::io::{self, IsTerminal, Read, Write};
@@ -20,7 +20,7 @@ use crate::signals::{self, Signals};
 use crate::terminal::Terminal;
 use crate::wiring::{self, Loaded, Wired};
 
-/// Calls a tool, or each tool of a batch.
+/// Runs one call or the batch.
 pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
     super::warn(&loaded);
     let loaded = without_client(loaded)?;
@@ -30,15 +30,15 @@ pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
     let code = runtime.block_on(async {
         if args.batch { batch(&wired, max_line_bytes).await } else { single(&wired, args).await }
     });
-    // A question that nobody answered in time leaves a thread that waits for the terminal.
+    // A question that timed out leaves a thread that waits for the terminal.
     runtime.shutdown_background();
     super::end_sessions(&wired.runtime, super::ENDS);
     super::flush(&wired.runtime);
     code
 }
 
-/// Sees to it that nothing counts as the answer of a client, since there is none here. What a file
-/// says is meant for MCP and gives way; what was said for this call is a mistake.
+/// Disables `trust-client`, since no client answers here. A file's setting is meant for MCP and is replaced;
+/// a flag or variable is an error.
 pub(super) fn without_client(mut loaded: Loaded) -> Result<Loaded, ConfigError> {
     if loaded.settings.approvals != Approvals::TrustClient {
         return Ok(loaded);
@@ -53,14 +53,14 @@ pub(super) fn without_client(mut loaded: Loaded) -> Result<Loaded, ConfigError> 
     ))))
 }
 
-/// A person can be asked where the call does not take the terminal's input for itself.
+/// Asks at the terminal unless the call reads standard input.
 fn approver(args: &CallArgs) -> Option<Arc<dyn Approver>> {
     let takes_input = args.batch || args.arguments.as_deref() == Some("-");
     let terminal = !takes_input && io::stdin().is_terminal() && io::stderr().is_terminal();
     terminal.then(|| Arc::new(Terminal) as Arc<dyn Approver>)
 }
 
-/// Makes one call for a person and prints its result.
+/// Makes one call and prints its result.
 pub(super) fn one(
     wired: &Wired,
     tool: &str,
@@ -112,7 +112,7 @@ async fn told(
             Some(code) => return Ok(code),
             None => reply,
         },
-        // It takes longer, or somebody is asked.
+        // The call takes longer, or waits for an answer.
         Poll::Pending => {
             signals.watch(calls.clone(), Arc::downgrade(&wired.runtime))?;
             call.await
@@ -142,7 +142,7 @@ fn print(
         out.flush()?;
         for block in &reply.content {
             if let Block::Text { text } = block {
-                // Names and texts of files stand in it, and what a program of a hook wrote.
+                // The text contains file names, file contents and hook output.
                 let _ = writeln!(screen::errors(), "sinew: {}", text.trim_end_matches('\n'));
             }
         }
@@ -150,7 +150,7 @@ fn print(
     Ok(ExitCode::from(exit_code(reply)))
 }
 
-/// Answers each line of standard input as soon as it is there, in order.
+/// Answers each line of standard input in order, as soon as it arrives.
 async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode> {
     let mut input = io::stdin().lock();
     let mut out = io::stdout().lock();
@@ -181,11 +181,11 @@ async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode>
         }
     }
     out.flush()?;
-    // Every line of a batch has its own result, so one that failed does not fail the batch.
+    // Each line has its own result, so a failed call does not fail the batch.
     Ok(ExitCode::SUCCESS)
 }
 
-/// Calls what one line of a batch names, and returns the result.
+/// Makes the call of one batch line and returns the result.
 async fn answer(wired: &Wired, calls: &Calls, n: usize, line: Written) -> Value {
     let ours = format!("{}-{n}", wired.session);
     let (tool, reply, used) = match line.call {
@@ -218,7 +218,6 @@ async fn call(wired: &Wired, calls: &Calls, mut request: Request) -> Reply {
     calls.run(options.cancel.clone(), wired.runtime.call(request, options)).await
 }
 
-/// Reads the arguments of a single call.
 fn arguments(written: Option<&str>) -> Result<Arguments, String> {
     let text = match written {
         None => return Ok(Arguments::new()),
@@ -242,14 +241,13 @@ fn arguments(written: Option<&str>) -> Result<Arguments, String> {
     }
 }
 
-/// One line of a batch: the id as it was written, which the result carries back, and the call.
+/// One batch line: the ID, which the result repeats unchanged, and the call.
 struct Written {
     id: Option<Value>,
     turn: Option<String>,
     call: Result<(String, Arguments), CallProblem>,
 }
 
-/// Why a line is no call.
 struct CallProblem {
     kind: Kind,
     message: String,
@@ -262,7 +260,7 @@ impl CallProblem {
 }
 
 impl Written {
-    /// Reads a line; one without anything on it is nothing.
+    /// Parses a line; a blank one is `None`.
     fn of(line: Line<'_>, max_bytes: usize) -> Option<Self> {
         let bytes = match line {
             Line::Whole(bytes) => bytes.trim_ascii(),
@@ -308,7 +306,7 @@ impl Written {
     }
 }
 
-/// Reads the name and the arguments of a call, which must be all that is left.
+/// Takes the name and arguments of a call; any other key is an error.
 fn named(mut object: Arguments) -> Result<(String, Arguments), String> {
     let Some(Value::String(name)) = object.shift_remove("name") else {
         return Err(String::from("`name` must be a string"));

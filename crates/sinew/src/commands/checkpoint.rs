@@ -1,7 +1,6 @@
-//! `sinew checkpoint`: what was kept before changes, how it differs, and having it back.
+//! `sinew checkpoint`: lists, compares and restores checkpoints, the snapshots of files before changes.
 //!
-//! Each command is a call of a tool, so that roots, rules, the ledger and a question before a change
-//! hold for it as for any other call.
+//! Each command is a tool call, so roots, rules, the ledger and approvals apply.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -21,7 +20,7 @@ use crate::wiring::{self, Loaded};
 pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Result<ExitCode> {
     super::warn(&loaded);
     super::warn_of_other_ledger(&loaded);
-    // What is served to models is no matter here.
+    // The `serve` list is for models only.
     loaded.settings.serve = None;
     loaded.settings.dialect = sinew_dialects::NATIVE;
     let (tool, arguments, as_json) = named(&loaded, command);
@@ -39,7 +38,7 @@ pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Re
     }
     let wired = wiring::wire(&loaded, "checkpoint", &["all"], approver)?;
     wired.runtime.add_tool(&sinew_ops::checkpoint_diff::ROW.tool())?;
-    // It has the name of the native one and takes its place.
+    // It replaces the native tool of the same name.
     wired.runtime.add_tool(&sinew_ops::checkpoint_restore::COMMAND.tool())?;
     call::one(&wired, tool, arguments, as_json)
 }

@@ -1,4 +1,4 @@
-//! `sinew config show`: every value and where it came from.
+//! `sinew config show`: prints every value and its origin.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ pub(crate) fn show(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // A key or a value may be of a repository, and begins no line of its own.
+    // A key or value from a repository must not start a line.
     let assignment =
         |(key, value, _): &(String, Value, String)| shown_line(&format!("{key} = {value}"));
     let width = rows.iter().map(|row| assignment(row).chars().count()).max().unwrap_or(0);
@@ -42,7 +42,7 @@ pub(crate) fn show(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the values that no layer writes and that depend on the dialect or the place.
+/// Returns the unset values that depend on the dialect or the place.
 fn resolved(loaded: &Loaded) -> Vec<(String, Value, String)> {
     let settings = &loaded.settings;
     let files = &settings.files;

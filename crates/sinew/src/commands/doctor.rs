@@ -1,4 +1,4 @@
-//! `sinew doctor`: what works here.
+//! `sinew doctor`: checks the sandbox, state, configuration and clients of this machine.
 
 mod server;
 
@@ -16,20 +16,20 @@ use sinew_tool::shown_line;
 
 use crate::wiring::{self, DatabaseHome, Loaded, NamedDir, Wired};
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     name: &'static str,
     ok: bool,
     needed: bool,
     detail: String,
-    /// What is shown to a person, where that is less.
+    /// A shorter text for the terminal.
     #[serde(skip)]
     short: Option<String>,
 }
 
 impl Finding {
-    /// Adds what is no failure. What is found missing already says more.
+    /// Adds notes that are no failure, unless the check already failed.
     fn add_note(&mut self, notes: &[String]) {
         let notes = notes.join("; ");
         match (self.ok, self.needed) {
@@ -45,13 +45,13 @@ impl Finding {
     }
 }
 
-/// Looks at everything and prints what was found; exit 1 if a needed part is missing.
+/// Runs all checks and prints the findings; exit 1 if a required part is missing.
 pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     let wired = wiring::wire(loaded, "doctor", &["all"], None);
     let state = state(loaded);
     let has_state = state.ok;
-    // What needs the state directory would fail for the reason that is told of that already.
+    // Without a state directory these checks would repeat its failure.
     let skipped = |name, check: &dyn Fn() -> Finding| match has_state {
         true => check(),
         false => {
@@ -70,7 +70,7 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         skipped("sandbox", &|| sandbox(&wired)),
         approvals(loaded),
     ];
-    // Whatever is missing stops a server too.
+    // A missing part already stops a server.
     let own = (!is_missing(&findings)).then(|| server::own(loaded)).flatten();
     let server::Servers { stopped, notes } = match has_state {
         true => server::of_clients(loaded),
@@ -87,7 +87,7 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     print(&findings, as_json)
 }
 
-/// Prints why nothing can be looked at: the configuration of the user or the system stops every command.
+/// Prints that no check can run: the user's or system's configuration stops every command.
 pub(crate) fn stopped(error: &anyhow::Error, as_json: bool) -> anyhow::Result<ExitCode> {
     print(&[found("config", false, format!("{error:#}"))], as_json)
 }
@@ -109,7 +109,7 @@ fn print(findings: &[Finding], as_json: bool) -> anyhow::Result<ExitCode> {
                 (false, true) => "MISSING",
                 (false, false) => "note",
             };
-            // Names of directories and words of files stand in it, and none of them begins a line.
+            // Directory names and file text in it must not start a line.
             let detail = shown_line(finding.short.as_ref().unwrap_or(&finding.detail).trim_end());
             writeln!(out, "{mark:<8} {:<10} {detail}", finding.name)?;
         }
@@ -138,7 +138,7 @@ fn roots(loaded: &Loaded, problem: Option<&anyhow::Error>) -> Finding {
     }
 }
 
-/// Says whose configuration and state count, and what variables name beside them.
+/// Reports whose configuration and state count, and those that variables add.
 fn home(loaded: &Loaded) -> Finding {
     let places = &loaded.said.places;
     let note = |detail: String| Finding { needed: false, ..found("home", false, detail) };

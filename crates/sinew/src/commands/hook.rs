@@ -1,4 +1,4 @@
-//! `sinew hook`: which hooks there are, what they do with an event, and what they are told.
+//! `sinew hook`: lists hooks, runs them on a test event, and prints example payloads.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::cli::HookCommand as Asked;
 use crate::hooks;
 use crate::wiring::{self, Loaded, Wired};
 
-/// Lists hooks, tries them, or prints what they are told.
+/// Lists hooks, runs them on a test event, or prints example payloads.
 pub(crate) fn run(loaded: Loaded, command: &Asked) -> anyhow::Result<ExitCode> {
     match command {
         Asked::List { json } => list(&loaded, *json),
@@ -40,7 +40,7 @@ fn print(text: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the event of a name, whichever runtime it comes from.
+/// Parses an event name of any runtime.
 fn event_of(name: &str) -> anyhow::Result<HookEvent> {
     let found = HOOK_FORMS.iter().find_map(|form| form.event(name));
     let known = || HookEvent::ALL.map(HookEvent::as_str).join(", ");
@@ -51,19 +51,17 @@ fn event_of(name: &str) -> anyhow::Result<HookEvent> {
     }
 }
 
-/// Returns the hooks in the order in which they run.
 fn in_order(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     let mut all = hooks::of(loaded)?;
     all.sort_by_key(|hook| std::cmp::Reverse(hook.priority()));
     Ok(all)
 }
 
-/// Returns what is under a key, or null.
 fn of<'v>(value: &'v Value, key: &str) -> &'v Value {
     value.get(key).unwrap_or(&Value::Null)
 }
 
-/// Returns what is under a key in words for people.
+/// Formats the value of a key for the terminal.
 fn words(value: &Value, key: &str) -> String {
     match of(value, key) {
         Value::String(text) => text.clone(),
@@ -146,7 +144,7 @@ fn row(hook: &CommandHook) -> Value {
     })
 }
 
-/// What is to be tried.
+/// The parameters of a test run.
 struct Wanted<'a> {
     event: HookEvent,
     tool: &'a Option<String>,
@@ -162,14 +160,14 @@ fn test(mut loaded: Loaded, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
         let known: Vec<&str> = all.iter().map(|hook| hook.name()).collect();
         bail!("there is no hook `{name}`; known: {}", known.join(", "));
     }
-    // What looks at the arguments runs none.
+    // Validating the arguments must run no hooks.
     loaded.settings.hooks.clear();
     let (mut payload, looking) = payload(&loaded, wanted)?;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut report = String::new();
     let mut has_failed = false;
     let mut outcome = String::from("it goes on");
-    // Each is asked what it is for once those before it have changed what they change.
+    // Each hook is matched after the hooks before it changed the payload.
     for hook in &all {
         if !is_meant(hook, wanted, &payload) {
             continue;
@@ -210,7 +208,6 @@ fn test(mut loaded: Loaded, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(has_failed)))
 }
 
-/// Returns whether a hook runs for a payload.
 fn is_meant(hook: &CommandHook, wanted: &Wanted<'_>, payload: &Value) -> bool {
     let text = |key: &str| of(payload, key).as_str().unwrap_or_default().to_owned();
     let paths = || serde_json::from_value::<Option<Vec<String>>>(of(payload, "paths").clone()).ok();
@@ -226,7 +223,7 @@ fn is_meant(hook: &CommandHook, wanted: &Wanted<'_>, payload: &Value) -> bool {
     }
 }
 
-/// Returns what the hooks are told: an example, with what was given.
+/// Returns the payload: an example with the given values merged in.
 fn payload(
     loaded: &Loaded,
     wanted: &Wanted<'_>,
@@ -308,10 +305,10 @@ fn report_on(report: &mut String, hook: &CommandHook, event: HookEvent, trial: &
     }
 }
 
-/// The most lines of an error that are shown.
+/// The limit of error lines shown.
 const MAX_LINES: usize = 50;
 
-/// Changes a payload as the runtime would.
+/// Applies a hook's changes to a payload as the runtime would.
 fn merge(payload: &mut Value, changes: Map<String, Value>, is_whole: bool) {
     for (key, value) in changes {
         match (payload.get_mut(&key), value) {
@@ -324,7 +321,7 @@ fn merge(payload: &mut Value, changes: Map<String, Value>, is_whole: bool) {
     }
 }
 
-/// Changes a reply: its content becomes blocks, which are the words of its error too.
+/// Applies changes to a reply; its content becomes blocks and also the error text.
 fn merge_reply(reply: &mut Map<String, Value>, mut new: Map<String, Value>, is_whole: bool) {
     if let Some(content) = new.shift_remove("content") {
         let texts: Vec<String> = match &content {

@@ -1,4 +1,4 @@
-//! `sinew import`: permissions of another program, written in the form of the configuration.
+//! `sinew import`: converts another program's permissions to sinew's configuration.
 #![expect(
     clippy::disallowed_methods,
     reason = "the file that a person names is read and written here"
@@ -18,13 +18,13 @@ use crate::config::import::{self, Imported};
 use crate::config::{Options, Settings, env_vars};
 use crate::screen::{self, say};
 
-/// Reads a file and writes what it comes to. Exit 1 where nothing could be carried over.
+/// Converts a file and writes the result. Exit 1 if nothing could be imported.
 pub(crate) fn run(form: Form, file: &Path, out: Option<&Path>) -> anyhow::Result<ExitCode> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let home = env_vars::home();
     let imported = import::read(form, file, &text, home.as_deref())
         .map_err(|problem| anyhow::anyhow!("{}: {}", file.display(), problem.trim_end()))?;
-    // What a person gets is what sinew reads.
+    // The output must be valid for sinew.
     Settings::resolve(&imported.options)
         .with_context(|| format!("{} comes to what cannot be used", file.display()))?;
     for note in &imported.notes {
@@ -47,7 +47,7 @@ pub(crate) fn run(form: Form, file: &Path, out: Option<&Path>) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns what was imported as a file of the configuration, with what it lacks at its head.
+/// Returns the configuration file, with notes on missing entries at its head.
 fn toml(form: &str, file: &Path, imported: &Imported) -> anyhow::Result<String> {
     // A line feed in the name would end the comment.
     let name = shown_path(file);

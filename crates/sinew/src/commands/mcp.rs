@@ -1,4 +1,4 @@
-//! `sinew mcp`: the tools over MCP on standard input and output.
+//! `sinew mcp`: serves the tools over MCP on standard input and output.
 
 use std::process::ExitCode;
 
@@ -9,11 +9,11 @@ use crate::screen::say;
 use crate::signals;
 use crate::wiring::{self, DatabaseHome, Loaded};
 
-/// Serves until the client closes its end. A check ends where serving would begin.
+/// Serves until the client closes its end. With `check` it stops before serving.
 pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     super::tell_unconfirmed(loaded);
-    // A file of a repository may ask for silence, so this is told whatever level is logged.
+    // Printed at any log level, because a repository may have set the level.
     if let DatabaseHome::None(why) = &loaded.said.places.database {
         say(&format!(
             "{why}, so HOME, XDG_CONFIG_HOME and XDG_STATE_HOME count as they are, also those that a file of a \
@@ -59,7 +59,7 @@ pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns what the client's model is told: where it works and what is refused.
+/// Returns the instructions for the client's model: its roots and the restrictions.
 fn instructions(loaded: &Loaded) -> String {
     let roots: Vec<String> = loaded.roots.iter().map(|root| root.display().to_string()).collect();
     format!(

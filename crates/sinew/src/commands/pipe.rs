@@ -1,9 +1,8 @@
-//! `sinew pipe`: calls, answers and cancellations as JSON lines in, replies, progress and questions out,
-//! each as soon as it is there. For programs that embed sinew without linking it.
+//! `sinew pipe`: a JSON Lines protocol on standard input and output, for programs that do not link sinew.
 //!
-//! One thread reads lines. Calls run beside one another and are answered as they finish. Whoever holds the
-//! other end can answer questions as long as the input is open; when it ends, questions go to whoever else can
-//! answer, what runs runs to its end, and then the process ends.
+//! Input is calls, answers and cancellations; output is replies, progress and questions. One thread reads
+//! lines. Calls run concurrently and reply as they finish. The peer can answer questions until the input
+//! ends; then other approvers answer, running calls finish, and the process exits.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -26,18 +25,17 @@ use super::call::{refused, result};
 use crate::signals;
 use crate::wiring::{self, Loaded, Wired};
 
-/// How many lines may wait to be acted on.
+/// The capacity of the queue of lines.
 const WAITING: usize = 64;
 
-/// One line of the input.
+/// One input line.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum PipeInput {
-    /// Call a tool.
     Call(Box<Called>),
-    /// Take a call back.
-    Cancel { id: Value },
-    /// Answer a question.
+    Cancel {
+        id: Value,
+    },
     Answer {
         question: String,
         answer: String,
@@ -46,7 +44,6 @@ enum PipeInput {
     },
 }
 
-/// A call of the input.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Called {
@@ -68,7 +65,7 @@ struct Called {
     timeout_ms: Option<u64>,
 }
 
-/// Serves until the input ends and what runs has ended.
+/// Serves until the input and all calls end.
 pub(crate) fn run(loaded: Loaded) -> anyhow::Result<ExitCode> {
     super::warn(&loaded);
     let loaded = super::call::without_client(loaded)?;
@@ -96,10 +93,10 @@ pub(crate) fn run(loaded: Loaded) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a line came to.
+/// The parse result of a line.
 enum Came {
     Asked(PipeInput),
-    /// It is none; with its id where that could be read, and why.
+    /// An invalid line: its ID if known, and the reason.
     Odd(Option<Value>, Kind, String),
 }
 
@@ -108,7 +105,7 @@ struct Pipe {
     calls: Calls,
     output: Output,
     asker: Arc<Asker>,
-    /// The calls that run, by id.
+    /// The running calls, by ID.
     running: Arc<Mutex<HashMap<String, Cancel>>>,
     n_calls: u64,
 }
@@ -125,12 +122,12 @@ impl Pipe {
                 Came::Asked(asked) => self.act(asked, &mut tasks),
                 Came::Odd(id, kind, problem) => {
                     let reply = refused(kind, problem);
-                    // A call that runs has its own reply.
+                    // A running call gets its own reply.
                     let id = id.filter(|id| !lock(&self.running).contains_key(&key_of(id)));
                     self.output.write(&reply_line(id.unwrap_or(Value::Null), "", &reply));
                 }
             }
-            // What ended is not kept.
+            // Drop finished tasks.
             while tasks.try_join_next().is_some() {}
             if self.output.failed() {
                 break;
@@ -139,7 +136,7 @@ impl Pipe {
         self.asker.close();
         while tasks.join_next().await.is_some() {}
         match self.output.failure() {
-            // A reader that has seen enough is no failure.
+            // EPIPE: the reader has closed its end, which is no failure.
             Some(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Some(error) => {
                 Err(anyhow::Error::new(error).context("standard output cannot be written"))
@@ -167,7 +164,7 @@ impl Pipe {
                     Err(problem) => return self.complain(&name, &problem),
                 };
                 if !self.asker.answered(&name, answer) {
-                    // Somebody else was faster, or the call was taken back.
+                    // Another approver answered first, or the call was cancelled.
                     self.complain(&name, "no such question waits");
                 }
             }
@@ -210,7 +207,7 @@ impl Pipe {
         if lock(&self.running).contains_key(&key) {
             let problem = format!("a call of the id {id} runs still; give each its own");
             let reply = refused(Kind::InvalidArgs, problem);
-            // Its own reply is still to come.
+            // The running call with this ID still gets its own reply.
             return self.output.write(&reply_line(Value::Null, &request.name, &reply));
         }
         let cancel = Cancel::default();
@@ -229,7 +226,7 @@ impl Pipe {
         let wired = Arc::clone(&self.wired);
         tasks.spawn(async move {
             let reply = call.await;
-            // The id is free as soon as its answer is out.
+            // The ID is free once its reply is written.
             lock(&running).remove(&key);
             output.write(&reply_line(id, &tool, &reply));
             wired.runtime.rest();
@@ -237,7 +234,7 @@ impl Pipe {
     }
 }
 
-/// Returns what tells the id of a call from others: `1` and `"1"` are the same in the ledger.
+/// Returns the key of a call ID: `1` and `"1"` are equal in the ledger.
 fn key_of(id: &Value) -> String {
     match id {
         Value::String(id) => id.clone(),
@@ -253,7 +250,7 @@ fn reply_line(id: Value, tool: &str, reply: &sinew_tool::Reply) -> Value {
     line
 }
 
-/// Reads lines until the input ends or nobody acts on them any more.
+/// Reads lines until the input ends or the receiver is closed.
 fn read(max_line_bytes: usize, send: &mpsc::Sender<Came>) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut lines = Lines::new(max_line_bytes);
@@ -280,7 +277,7 @@ fn read(max_line_bytes: usize, send: &mpsc::Sender<Came>) -> io::Result<()> {
     }
 }
 
-/// Reads one line; one without anything on it is nothing.
+/// Parses one line; a blank one is `None`.
 fn parsed(line: &Line<'_>, max_bytes: usize) -> Option<Came> {
     let bytes = match line {
         Line::Whole(bytes) => bytes.trim_ascii(),
@@ -313,7 +310,7 @@ fn parsed(line: &Line<'_>, max_bytes: usize) -> Option<Came> {
     })
 }
 
-/// The output, a line at a time.
+/// Writes whole output lines and keeps the first error.
 #[derive(Debug, Clone, Default)]
 struct Output(Arc<Mutex<Option<io::Error>>>);
 
@@ -340,22 +337,22 @@ impl Output {
     }
 }
 
-/// Asks whoever holds the other end.
+/// An approver that asks the peer.
 #[derive(Debug)]
 struct Asker {
     output: Output,
-    /// The questions that wait, by id; nothing once the input has ended.
+    /// The open questions by ID; `None` once the input has ended.
     waiting: Mutex<Option<HashMap<String, oneshot::Sender<Answer>>>>,
 }
 
 impl Asker {
-    /// Hands an answer to its question; returns whether it waited.
+    /// Delivers an answer; returns whether its question was open.
     fn answered(&self, question: &str, answer: Answer) -> bool {
         let waiting = lock(&self.waiting).as_mut().and_then(|waiting| waiting.remove(question));
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
 
-    /// Nobody can answer any more.
+    /// Cancels all questions, because the input ended.
     fn close(&self) {
         *lock(&self.waiting) = None;
     }
@@ -389,13 +386,13 @@ impl Approver for Asker {
         Box::pin(async move {
             let answer = answered.await;
             drop(settled);
-            // What is not answered when the input ends never is.
+            // The input ended before the answer.
             answer.unwrap_or(Answer::Gone)
         })
     }
 }
 
-/// Says that a question does not wait any more, also where nobody here answered it.
+/// Reports on drop that a question is closed, also if another approver answered it.
 struct Settled<'a> {
     asker: &'a Asker,
     id: String,

@@ -1,5 +1,4 @@
-//! `sinew policy`: what the rules say of a command or a call, without running it, and whether they do what
-//! their examples say.
+//! `sinew policy`: evaluates rules for a command or a call without running it, and tests their examples.
 
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -21,10 +20,10 @@ use crate::config::{CallOptions, ExampleOptions, RuleOptions};
 use crate::screen;
 use crate::wiring::{self, Loaded, Wired};
 
-/// The longest line that is read, in bytes.
+/// The limit of an input line, in bytes.
 const MAX_LINE: u64 = 1 << 20;
 
-/// One line of `check`.
+/// One input line of `check`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CheckInput {
@@ -42,23 +41,22 @@ struct CheckInput {
     policy: Option<String>,
 }
 
-/// What is judged.
 #[derive(Debug, Clone)]
 enum Asks {
     Command(CommandLine),
     Call(CallOptions),
 }
 
-/// What is said of it.
+/// The verdict as JSON.
 #[derive(Debug, Serialize)]
 struct Answer {
     ruling: &'static str,
     rule: String,
-    /// Who wrote the rule and where it stands; nothing where it is built in.
+    /// The rule's layer and place; `None` for a built-in rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     segments: Vec<Segment>,
-    /// The real paths that a call names.
+    /// The canonical paths in the call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     paths: Vec<String>,
     why: String,
@@ -67,14 +65,12 @@ struct Answer {
     runs: Option<Plain>,
 }
 
-/// By which rules a command is judged.
+/// The rules to evaluate.
 #[derive(Debug)]
 enum By {
-    /// Those that are configured.
     Configured,
-    /// Those that are configured, under another profile.
+    /// The configured rules, under another profile.
     Profile(Profile),
-    /// Those of a file.
     File(PolicyFile),
 }
 
@@ -95,7 +91,7 @@ impl By {
     }
 }
 
-/// Answers lines of standard input, explains one command, or tries examples.
+/// Answers lines of standard input, explains one command, or tests examples.
 pub(crate) fn run(loaded: &Loaded, command: &PolicyCommand) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     let wired = wiring::wire(loaded, "policy", &["all"], None)?;
@@ -125,7 +121,7 @@ pub(crate) fn run(loaded: &Loaded, command: &PolicyCommand) -> anyhow::Result<Ex
     }
 }
 
-/// Returns the rules of a word; nothing leaves those that are configured.
+/// Returns the rules that an argument means, by default the configured ones.
 fn by(word: Option<&str>) -> anyhow::Result<By> {
     let Some(word) = word else { return Ok(By::Configured) };
     match rules::profile(word) {
@@ -139,10 +135,9 @@ fn by(word: Option<&str>) -> anyhow::Result<By> {
     }
 }
 
-/// Rules with their examples.
 type Examples = Vec<(Arc<Rule>, RuleOptions)>;
 
-/// Tries every example. Exit 1 where one does not hold.
+/// Tests every example. Exit 1 if one fails.
 fn test(
     loaded: &Loaded,
     wired: &Wired,
@@ -207,7 +202,7 @@ fn test(
     Ok(ExitCode::from(u8::from(!failed.is_empty())))
 }
 
-/// Returns whether an example fits a rule, or surely does not. What no call could run is no example.
+/// Returns whether an example matches a rule, or certainly does not. An invalid call is never an example.
 fn holds(wired: &Wired, rule: &Arc<Rule>, example: &ExampleOptions, fits: bool) -> bool {
     match example {
         ExampleOptions::Command(text) => {
@@ -219,7 +214,7 @@ fn holds(wired: &Wired, rule: &Arc<Rule>, example: &ExampleOptions, fits: bool) 
             })
         }
         ExampleOptions::Call(call) => {
-            // Alone, so that the ruling says whether it is this rule that decides.
+            // Alone, so that the ruling shows whether this rule decides.
             let alone = |rules: &mut Rules| {
                 *rules = Rules { rules: vec![Arc::clone(rule)], ..Rules::default() }
             };
@@ -236,7 +231,7 @@ fn request(CallOptions { tool, arguments, agent }: CallOptions) -> Request {
     Request { agent, ..Request::new("policy", tool, arguments) }
 }
 
-/// Answers each line of standard input with one line. Exit 2 where a line could not be read.
+/// Answers each line of standard input with one line. Exit 2 if a line is invalid.
 fn check(loaded: &Loaded, wired: &Wired) -> anyhow::Result<ExitCode> {
     let mut input = io::stdin().lock();
     let mut out = io::stdout().lock();
@@ -319,7 +314,7 @@ fn answer(loaded: &Loaded, wired: &Wired, asks: Asks, by: By) -> Answer {
                 segments: analysis.map(|analysis| analysis.segments).unwrap_or_default(),
             }
         }
-        // What cannot be run at all is refused when it is called.
+        // An invalid call is refused when it runs.
         Err(ToolError { kind, message, hint, .. }) => Answer {
             ruling: Verdict::Deny.as_str(),
             rule: kind.as_str().to_owned(),
@@ -333,10 +328,10 @@ fn answer(loaded: &Loaded, wired: &Wired, asks: Asks, by: By) -> Answer {
     }
 }
 
-/// Returns where the setting stands that decided, where it was one and somebody wrote it.
+/// Returns the origin of the setting that decided, if a layer set it.
 fn setting(loaded: &Loaded, rule: &str, why: &str) -> Option<String> {
     let key = match rule {
-        // Where both ask, it is the setting that makes it so for good.
+        // If both ask, only the setting makes it permanent.
         "change" | "require_approval" => "tools.fs.require_approval",
         "path_denied" if why.contains("`deny_paths`") => "tools.fs.deny_paths",
         "path_denied" if why.contains("`allow_paths`") => "tools.fs.allow_paths",
@@ -349,8 +344,7 @@ fn setting(loaded: &Loaded, rule: &str, why: &str) -> Option<String> {
         .then(|| format!("{}, {origin} (`{key}`)", layer.as_str()))
 }
 
-/// Returns words each in quotes, so that it is seen where one ends; what is no sign that is seen, a line
-/// feed too, stands as an escape.
+/// Returns the words in quotes, which show where each ends. Invisible characters and line feeds are escaped.
 fn listed(argv: &[String]) -> String {
     let quoted = |word: &String| {
         let word = word.replace('\\', r"\\").replace('"', "\\\"");

@@ -1,4 +1,4 @@
-//! `sinew tools`: the catalog.
+//! `sinew tools`: lists the tools and exports their schemas.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -36,8 +36,7 @@ pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gives a tool the form of a protocol or model API. Names with colons become ones that the API
-/// carries; calls may use either.
+/// Formats a tool for a protocol or model API. `::` in a name becomes `__`; calls may use either.
 fn shaped(tool: ToolInfo, format: Format) -> Value {
     let name = tool.name.replace("::", "__");
     match format {
@@ -90,7 +89,7 @@ fn mcp(tool: ToolInfo) -> Value {
     shown
 }
 
-/// Gemini takes one object around the list.
+/// Wraps the list for Gemini, which takes one object.
 fn wrapped(list: Vec<Value>, format: Format) -> Value {
     match format {
         Format::Gemini => json!([{ "functionDeclarations": list }]),

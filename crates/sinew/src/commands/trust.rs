@@ -1,4 +1,4 @@
-//! `sinew trust`: what a project would loosen, shown and then trusted as it is.
+//! `sinew trust`: shows what a project would loosen, asks the user, and stores the answer.
 #![expect(
     clippy::disallowed_methods,
     reason = "the files of MCP clients in a project are read here"
@@ -26,43 +26,40 @@ use crate::screen::{self, say};
 use crate::terminal;
 use crate::wiring::{self, CliInput, Places};
 
-/// What could be trusted.
+/// The untrusted parts of a project.
 struct Found {
     root: PathBuf,
-    /// What the project's files hold, where some of it counts and is not trusted yet.
+    /// The content of the project's files, if part of it is not trusted yet.
     content: Option<Content>,
-    /// What its configuration would loosen.
     loosens: Vec<LeftOut>,
     servers: Vec<Started>,
-    /// What its files set for servers that acts before sinew runs.
+    /// The server variables that act before sinew runs.
     loader: Vec<LoaderVariable>,
     /// The servers that may start sinew in a way that is not analysed.
     unclear: Vec<String>,
-    /// Whether its configuration cannot be read, so that nothing says what it would loosen.
+    /// Whether its configuration cannot be read, so that its effect is unknown.
     is_broken: bool,
 }
 
-/// A server that a file of a project starts.
+/// A server in a client file of the project.
 struct Started {
-    /// Where it is written.
+    /// The place in the client file.
     place: String,
-    /// The directory in which it starts.
     current: PathBuf,
-    /// What it would loosen.
     loosens: Vec<LeftOut>,
 }
 
-/// A variable of a server that acts before sinew runs, so that sinew can only show it.
+/// A server variable that acts before sinew runs, so that sinew can only show it.
 struct LoaderVariable {
-    /// Where it is written.
+    /// The place in the client file.
     place: String,
     name: String,
     value: String,
 }
 
-/// Looks, asks, and keeps the answer.
+/// Shows the findings, asks, and stores the answer.
 pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode> {
-    // Where `sinew mcp` looks, whatever variables say.
+    // The state directory of `sinew mcp`, which no variable changes.
     let state = Places::of_process()
         .state()
         .context("there is no place for state; set XDG_STATE_HOME to an absolute directory")?;
@@ -115,7 +112,7 @@ pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the real path of a project.
+/// Returns the canonical path of a project.
 fn directory(dir: Option<&Path>) -> anyhow::Result<PathBuf> {
     let dir = dir.unwrap_or(Path::new("."));
     let real = std::fs::canonicalize(dir).with_context(|| dir.display().to_string())?;
@@ -125,9 +122,8 @@ fn directory(dir: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Looks at what a project holds.
 fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<Found> {
-    // What the person says here is no matter: the project is looked at as a server finds it.
+    // Ignore this process's own options: inspect the project as a server would.
     let own = CliInput {
         global: Global { log: global.log.clone(), ..Global::default() },
         arguments: Vec::new(),
@@ -192,7 +188,6 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
     Ok(found)
 }
 
-/// Looks at what arguments loosen.
 fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Result<Found> {
     let cli = Cli::of_words(line);
     let said = CliInput {
@@ -218,10 +213,10 @@ fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Resul
     })
 }
 
-/// Returns a server that would loosen something that nobody has confirmed.
+/// Returns a server that would loosen unconfirmed values.
 fn started(place: String, said: CliInput, trusted: &Trusted) -> anyhow::Result<Option<Started>> {
     let settled = wiring::settle(&said, &Trusted::default());
-    // What is wrong with the project's own file is told already, and changes nothing of what is confirmed here.
+    // An error in the project's own file was reported already and does not affect this server's values.
     let layered = match settled.or_else(|error| wiring::without_project(&said).map_err(|_| error)) {
         Ok(layered) => layered,
         Err(error) => {
@@ -237,7 +232,7 @@ fn started(place: String, said: CliInput, trusted: &Trusted) -> anyhow::Result<O
     Ok(Some(Started { place, current: real(&said.current), loosens }))
 }
 
-/// Returns what the layers come to without the project's own file where that stops them, and tells why.
+/// Returns the merged layers; if the project's own file is invalid, reports the error and leaves it out.
 fn or_without_project(looked: anyhow::Result<Layered>, said: &CliInput) -> anyhow::Result<Layered> {
     looked.or_else(|error| {
         let without = wiring::without_project(said).map_err(|_| anyhow::anyhow!("{error:#}"))?;
@@ -246,7 +241,7 @@ fn or_without_project(looked: anyhow::Result<Layered>, said: &CliInput) -> anyho
     })
 }
 
-/// Tells what is wrong with the configuration, but for what is shown as something to trust.
+/// Prints configuration warnings, except those that `trust` shows itself.
 fn tell(layered: &Layered) {
     let left_out = layered.left_out.iter();
     let told: Vec<String> =
@@ -265,7 +260,6 @@ fn refuse_where_held(keeps_from_trusting: bool) -> anyhow::Result<()> {
 }
 
 impl Found {
-    /// Returns what was found, in words for people.
     fn words(&self) -> String {
         let mut text = self.loosening();
         for LoaderVariable { place, name, value } in &self.loader {
@@ -284,7 +278,7 @@ impl Found {
         text
     }
 
-    /// Returns what the project and its servers would loosen, in words for people.
+    /// Formats the values that the project and its servers would loosen.
     fn loosening(&self) -> String {
         let name = shown_path(&self.root);
         if self.is_broken && self.servers.is_empty() {
@@ -322,7 +316,7 @@ impl Found {
         text
     }
 
-    /// Returns what is trusted in one line, for the record.
+    /// Returns a one-line summary for the ledger.
     fn short(&self) -> String {
         let mut parts = Vec::new();
         if let Some(content) = &self.content {
@@ -390,9 +384,9 @@ fn list(trusted: &Trusted, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records what is trusted from now on, or not any more, before it is.
+/// Records a change of trust in the ledger before it takes effect.
 fn record(global: &Global, state: &Path, kind: &'static str, text: String) -> anyhow::Result<()> {
-    // What the files here say of the ledger counts; where they cannot be read, what is built in.
+    // The ledger settings of the files here count; if they are invalid, the defaults.
     let own = CliInput::by_person(global)?;
     let layered = wiring::settle(&own, &Trusted::default());
     let settings = layered.ok().and_then(|layered| Settings::resolve(&layered.options).ok());
@@ -420,7 +414,7 @@ fn record(global: &Global, state: &Path, kind: &'static str, text: String) -> an
 }
 
 fn revoke(global: &Global, state: &Path, dir: Option<&Path>) -> anyhow::Result<ExitCode> {
-    // What is gone can be revoked too.
+    // A deleted directory can be revoked too.
     let root = wiring::current_dir()?.join(dir.unwrap_or(Path::new("")));
     record(global, state, "withdrawn trust", root.to_string_lossy().into_owned())?;
     let n = Trusted::change(state, |trusted| trusted.revoke(&root))?;
@@ -432,10 +426,10 @@ fn revoke(global: &Global, state: &Path, dir: Option<&Path>) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// The largest file of a client that is read.
+/// The size limit of a client's file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads a file of a client: regular, and not too large.
+/// Reads a client's file, which must be regular and within the size limit.
 fn read(path: &Path) -> io::Result<String> {
     let meta = std::fs::metadata(path)?;
     if !meta.is_file() || MAX_BYTES < meta.len() {

@@ -1,8 +1,7 @@
-//! The metrics in a file, for a collector that reads files.
+//! Writes metrics to a file for a collector that reads files.
 //!
-//! Processes of sinew come and go, one for each client or even each call, and a collector wants one
-//! file whose sums only grow. So a process adds what it counted since its last write to what stands
-//! in the file, under a lock on the directory; the new text takes the place of the old one at once.
+//! Processes are short-lived, but a collector needs one file whose sums only grow. So each process adds its
+//! counts since its last write to the file, under a lock on the directory, and replaces the file atomically.
 #![expect(clippy::disallowed_methods, reason = "the person names the file to be written")]
 
 use std::ffi::OsStr;
@@ -25,14 +24,14 @@ use super::text::Text;
 use crate::config::MetricsSettings;
 use crate::output;
 
-/// How long others may hold the lock.
+/// The time-out of the lock.
 const MAX_WAIT: Duration = Duration::from_secs(2);
-/// How long nobody looks whether the lock is free.
+/// The interval of lock attempts.
 const PAUSE: Duration = Duration::from_millis(5);
-/// A larger file is none of sinew's.
+/// The size limit of the file; a larger one is not sinew's.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A recorder that writes what it counts to a file.
+/// A recorder that writes its metrics to a file.
 pub(crate) struct MetricsFile {
     shared: Arc<Shared>,
     interval: Duration,
@@ -42,7 +41,7 @@ pub(crate) struct MetricsFile {
 struct Shared {
     metrics: Metrics,
     path: PathBuf,
-    /// What this process has added to the file so far; held while it is written.
+    /// What this process has added to the file; locked during a write.
     added: Mutex<Added>,
     state: Mutex<State>,
     changed: Condvar,
@@ -51,20 +50,20 @@ struct Shared {
 #[derive(Default)]
 struct Added {
     text: Text,
-    /// Whether the last write failed, so that it is told once.
+    /// Whether the last write failed, so that the error is printed once.
     failed: bool,
 }
 
 #[derive(Default)]
 struct State {
-    /// Whether calls were counted that are not in the file.
+    /// Whether counted calls are missing from the file.
     waits: bool,
-    /// Whether the recorder is gone.
+    /// Whether the recorder was dropped.
     ended: bool,
 }
 
 impl MetricsFile {
-    /// Returns a recorder for a file. What stands there already is looked at now, and nothing is written.
+    /// Returns a recorder for a file, and validates an existing file without writing.
     pub(crate) fn open(settings: &MetricsSettings, roots: &[PathBuf]) -> anyhow::Result<Self> {
         let path = output::place("metrics.file", &settings.file, roots)?;
         read(&path).with_context(|| {
@@ -80,7 +79,7 @@ impl MetricsFile {
         Ok(Self { shared: Arc::new(shared), interval: settings.interval, started: Once::new() })
     }
 
-    /// Starts the thread that writes. Without it the end of the process writes alone.
+    /// Starts the writer thread. Without it only the end of the process writes.
     fn start(&self) {
         let (shared, interval) = (Arc::clone(&self.shared), self.interval);
         let thread = thread::Builder::new().name(String::from("metrics"));
@@ -109,7 +108,7 @@ impl Drop for MetricsFile {
 }
 
 impl Shared {
-    /// Writes whenever something was counted, and then rests for an interval.
+    /// Writes after new counts, and then sleeps for the interval.
     fn keep_writing(&self, interval: Duration) {
         loop {
             let idle = self.changed.wait_while(lock(&self.state), |s| !s.waits && !s.ended);
@@ -122,10 +121,9 @@ impl Shared {
         }
     }
 
-    /// Adds to the file what is not there yet.
     fn write(&self) {
         let mut added = lock(&self.added);
-        // Whatever is counted from here on waits for the next write.
+        // Later counts wait for the next write.
         if !std::mem::take(&mut lock(&self.state).waits) {
             return;
         }
@@ -143,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Adds what was counted since a text, and returns what is added now.
+    /// Adds the counts since `before`, and returns the new total of this process.
     fn add(&self, before: &Text) -> io::Result<Text> {
         let now = self.metrics.prometheus().map_err(io::Error::other)?;
         let now = Text::read(&now).map_err(|problem| io::Error::other(problem.to_string()))?;
@@ -159,7 +157,7 @@ impl Shared {
     }
 }
 
-/// Holds a directory against other processes that write there, until what is returned is dropped.
+/// Locks a directory against other writers until the returned file is dropped.
 fn hold(dir: &Path) -> io::Result<File> {
     let lock = File::open(dir)?;
     let until = Instant::now() + MAX_WAIT;
@@ -175,7 +173,7 @@ fn hold(dir: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads what stands in the file; where there is none that is nothing.
+/// Reads the file; a missing one is empty.
 fn read(path: &Path) -> io::Result<Text> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -193,8 +191,7 @@ fn read(path: &Path) -> io::Result<Text> {
     Text::read_file(&text).map_err(|problem| io::Error::other(problem.to_string()))
 }
 
-/// Removes what processes left that were killed while they wrote: nobody else writes while the directory is
-/// held.
+/// Removes temporary files of killed processes: under the lock no other process writes.
 fn sweep(dir: &Path, path: &Path) {
     let Some(own) = path.file_name() else { return };
     let is_left = |name: &OsStr| {
@@ -204,23 +201,23 @@ fn sweep(dir: &Path, path: &Path) {
     };
     for entry in fs::read_dir(dir).into_iter().flatten().filter_map(io::Result::ok) {
         if is_left(&entry.file_name()) {
-            // It is in nobody's way.
+            // A file that stays does no harm.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Puts a text in the place of the file. A collector runs as another user, and may read it.
+/// Replaces the file atomically, readable for a collector that runs as another user.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut random = [0_u8; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    // Collectors pass over names that do not end as theirs do.
+    // Collectors skip names without their extension.
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{:016x}", u64::from_le_bytes(random)));
     let temporary = PathBuf::from(name);
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o644).open(&temporary)?;
-    // Whatever the mask of this process takes away.
+    // Independent of the umask.
     let done = file.set_permissions(fs::Permissions::from_mode(0o644));
     let done = done
         .and_then(|()| file.write_all(text.as_bytes()))

@@ -1,15 +1,15 @@
-//! The text format of Prometheus, as far as sinew writes it: sums of it can be added up.
+//! Parses, adds and writes the Prometheus text that sinew exports.
 //!
-//! Everything that sinew serves is a counter or a histogram, and of both every line is a sum. So what
-//! several processes counted is the lines of all of them, added up name by name.
+//! sinew exports only counters and histograms, whose lines are all sums. So the total of several processes is
+//! the sum of their lines by name.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 
-/// The first line of a file of sinew's. A file without it is somebody else's.
+/// The first line of a metrics file; a file without it is not sinew's.
 pub(super) const HEADER: &str = "# Written by sinew; every process adds to what stands here.";
 
-/// What is wrong with a line.
+/// A parse error and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MetricsProblem {
     line: usize,
@@ -22,22 +22,22 @@ impl fmt::Display for MetricsProblem {
     }
 }
 
-/// The lines of one name.
+/// The lines of one metric family.
 #[derive(Debug, Clone, PartialEq)]
 struct Family {
     name: String,
     help: String,
     kind: String,
-    /// What stands before the value, and the value, in the order of the text.
+    /// The text before each value, and the value, in file order.
     samples: Vec<(String, f64)>,
 }
 
-/// A whole text.
+/// A parsed metrics text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Text(Vec<Family>);
 
 impl Text {
-    /// Reads a text with its header, or nothing at all.
+    /// Parses an empty file, or one with the header.
     pub(super) fn read_file(text: &str) -> Result<Self, MetricsProblem> {
         if text.is_empty() {
             return Ok(Self::default());
@@ -49,7 +49,7 @@ impl Text {
         }
     }
 
-    /// Reads a text. Lines that sinew does not write are refused.
+    /// Parses a text. A line that sinew would not write is an error.
     pub(super) fn read(text: &str) -> Result<Self, MetricsProblem> {
         let mut families: Vec<Family> = Vec::new();
         let mut lines = text.lines().zip(1..);
@@ -80,7 +80,7 @@ impl Text {
         Ok(Self(families))
     }
 
-    /// Adds what `now` has more than `before` had.
+    /// Adds the difference between `now` and `before`.
     pub(super) fn add(&mut self, now: &Self, before: &Self) {
         for family in &now.0 {
             let before = before.0.iter().find(|earlier| earlier.name == family.name);
@@ -109,7 +109,7 @@ impl Text {
     pub(super) fn to_file(&self) -> String {
         let mut text = format!("{HEADER}\n");
         for Family { name, help, kind, samples } in &self.0 {
-            // Writing to a text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
             for (key, value) in samples {
                 let _ = writeln!(text, "{key} {value}");
@@ -119,7 +119,7 @@ impl Text {
     }
 }
 
-/// Returns the type that a line gives to a name, if its values are sums.
+/// Returns the type in a `# TYPE` line of a name, if its values are sums.
 fn kind<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let kind = line.strip_prefix("# TYPE ")?.strip_prefix(name)?.strip_prefix(' ')?;
     ["counter", "histogram"].contains(&kind).then_some(kind)

@@ -1,7 +1,5 @@
-//! Where the person's own directories may lie.
-//!
-//! A client starts the server with variables that a file of a project may have written. They must not turn
-//! what the project holds into the person's own configuration or state.
+//! Rejects configuration and state directories of the user inside a project.
+//! A project's file may set a client's variables, which must not make project files the user's own.
 #![expect(clippy::disallowed_methods, reason = "looks for the files that mark a project")]
 
 use std::ffi::OsString;
@@ -14,16 +12,15 @@ use sinew_guard::UserEntry;
 use crate::config::clients;
 use crate::config::{env_vars, real};
 
-/// What marks a directory as the top of a project, beside the files of clients.
+/// The mark of a project's top directory, beside client files.
 const GIT: &str = ".git";
 
-/// Returns the home directory that the machine knows for this user, whatever a variable says.
+/// Returns the home directory of the user database, independent of variables.
 pub(super) fn own() -> Option<PathBuf> {
     UserEntry::of_process().ok()??.home
 }
 
-/// Refuses directories of the person that lie in a project: the one around the current directory, or any other
-/// where they are not at their usual place.
+/// Rejects user directories in the project around the current directory, or at an unusual path in any one.
 pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
     let home = own();
     let (own, current) = (home.as_ref().map(|home| real(home)), real(current));
@@ -50,11 +47,10 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Variables of a client that the user's hooks get as they are, beside those that begin with `LC_`. None of them
-/// tells a program where to find code, modules or settings.
+/// Client variables that pass to the user's hooks, beside `LC_*`. None makes a program load code or settings.
 const PASSED: [&str; 3] = ["LANG", "TERM", "TZ"];
 
-/// Where programs of the user's hooks are found whatever `PATH` a client sets, the first in the home directory.
+/// Directories for the programs of hooks under any client `PATH`; the first list is in the home directory.
 const PROGRAMS_AT_HOME: [&str; 4] = [".local/bin", "bin", ".cargo/bin", ".nix-profile/bin"];
 const PROGRAMS: [&str; 10] = [
     "/usr/local/sbin",
@@ -69,8 +65,8 @@ const PROGRAMS: [&str; 10] = [
     "/home/linuxbrew/.linuxbrew/bin",
 ];
 
-/// Returns the variables of the user's hooks where a client set those of this process. Without a home, the
-/// user database names none, and `HOME` counts as it is.
+/// Returns the hooks' variables in a process that a client started. Without a `home` from the user database,
+/// `HOME` passes unchanged.
 pub(super) fn variables_of_client(
     home: Option<OsString>,
     current: &Path,
@@ -97,7 +93,7 @@ pub(super) fn variables_of_client(
     passed.chain([path]).chain(user).chain(home).collect()
 }
 
-/// Returns those directories that lie in no project.
+/// Returns the directories outside every project.
 fn outside_projects(dirs: impl Iterator<Item = PathBuf>, current: &Path) -> Vec<PathBuf> {
     let own = own().map(|home| real(&home));
     let current = real(current);
@@ -115,14 +111,13 @@ fn is_marked(above: &Path) -> bool {
     marks.any(|mark| std::fs::symlink_metadata(above.join(mark)).is_ok())
 }
 
-/// Returns the project that a directory is or lies in, wherever that is.
+/// Returns the project that is or contains a directory, at any path.
 fn project_holding<'a>(own: Option<&Path>, dir: &'a Path) -> Option<&'a Path> {
     let mut projects = dir.ancestors().filter(|above| is_marked(above));
     projects.find(|project| !own.is_some_and(|own| own.starts_with(project)))
 }
 
-/// Returns the project in which a directory lies, if it is one around the current directory. The person's
-/// home is none, and neither is what lies above it.
+/// Returns the project that contains both directories. The home directory and its ancestors are no projects.
 fn project_around<'a>(current: &'a Path, own: Option<&Path>, dir: &Path) -> Option<&'a Path> {
     let projects = current.ancestors().filter(|above| *above == current || is_marked(above));
     let mut strange = projects.filter(|project| !own.is_some_and(|own| own.starts_with(project)));

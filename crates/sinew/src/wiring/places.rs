@@ -1,8 +1,7 @@
-//! Finds the user's configuration and state: in the home directory of the user database.
+//! Finds the user's configuration and state directories, by the home directory of the user database.
 //!
-//! `HOME`, `XDG_CONFIG_HOME` and `XDG_STATE_HOME` can come from a file of a repository that starts `sinew mcp`.
-//! So the configuration of that home always binds, and variables only add another one. Where the user database
-//! has no entry, or the home of the entry does not exist, the variables count as they are.
+//! A repository can set `HOME`, `XDG_CONFIG_HOME` and `XDG_STATE_HOME` for `sinew mcp`. So that home's
+//! configuration always binds, and variables only add another. Without an existing home there, they count.
 #![expect(clippy::disallowed_methods, reason = "looks for the home directory of the user database")]
 
 use std::collections::BTreeMap;
@@ -16,25 +15,25 @@ use crate::config::{Origin, env_vars, real};
 
 const CONFIG: &str = ".config";
 const STATE: &str = ".local/state";
-/// The directory of sinew in that of the configuration and in that of state.
+/// sinew's subdirectory of the configuration and state directories.
 const SINEW: &str = "sinew";
 
-/// The home directory of the user database, or why it gives none.
+/// The home directory of the user database, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DatabaseHome {
     Known(PathBuf),
-    /// There is none, so that variables count as they are.
+    /// There is none, so variables count.
     None(String),
-    /// The user database cannot be read, so that nothing is known.
+    /// The user database cannot be read.
     Unreadable(String),
 }
 
-/// The places of the user's configuration and state.
+/// The user's configuration and state directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Places {
     pub(crate) database: DatabaseHome,
     home: Option<PathBuf>,
-    /// The value of `HOME`, absolute or not.
+    /// The value of `HOME`, absolute or relative.
     written_home: Option<OsString>,
     config_home: Option<PathBuf>,
     state_home: Option<PathBuf>,
@@ -43,7 +42,7 @@ pub(crate) struct Places {
 /// A directory that a variable names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamedDir {
-    /// Its path, the directory of sinew in it included.
+    /// Its path, with sinew's subdirectory.
     pub(crate) path: PathBuf,
     /// The variable that names it.
     pub(crate) variable: &'static str,
@@ -56,7 +55,7 @@ impl NamedDir {
 }
 
 impl Places {
-    /// Returns the places as the variables of this process name them.
+    /// Returns the places of this process.
     pub(crate) fn of_process() -> Self {
         Self {
             database: DatabaseHome::look(),
@@ -67,7 +66,7 @@ impl Places {
         }
     }
 
-    /// Returns the places of a process that starts with some variables beside those of this one.
+    /// Returns the places of a process with these additional variables.
     pub(crate) fn with(mut self, variables: &BTreeMap<&str, String>) -> Self {
         if let Some(value) = variables.get(env_vars::HOME) {
             self.written_home = Some(OsString::from(value));
@@ -78,7 +77,7 @@ impl Places {
             (env_vars::XDG_STATE_HOME, &mut self.state_home),
         ] {
             if let Some(value) = variables.get(name) {
-                // The value of a variable in it is known to the client alone.
+                // Only the client can expand a variable in it.
                 let is_named = |path: &PathBuf| path.is_absolute() || value.contains('$');
                 *place = Some(PathBuf::from(value)).filter(is_named);
             }
@@ -86,7 +85,7 @@ impl Places {
         self
     }
 
-    /// Returns the places that no variable changes.
+    /// Returns the places without variables.
     pub(crate) fn of_database() -> Self {
         let database = DatabaseHome::look();
         match database {
@@ -101,17 +100,17 @@ impl Places {
         }
     }
 
-    /// Returns the directory of the configuration that always binds.
+    /// Returns the configuration directory that always binds.
     pub(crate) fn config(&self) -> Option<PathBuf> {
         self.bound(CONFIG).or_else(|| Some(self.named_config()?.path))
     }
 
-    /// Returns the directory of another configuration that variables name.
+    /// Returns another configuration directory that variables name.
     pub(crate) fn other_config(&self) -> Option<NamedDir> {
         Self::differing(self.bound(CONFIG)?, self.named_config()?)
     }
 
-    /// Returns the state directory of the user.
+    /// Returns the user's state directory.
     pub(crate) fn state(&self) -> Option<PathBuf> {
         self.bound(STATE).or_else(|| Some(self.named_state()?.path))
     }
@@ -121,26 +120,26 @@ impl Places {
         Self::differing(self.bound(STATE)?, self.named_state()?)
     }
 
-    /// Returns the state directory of a process whose variables are the user's word.
+    /// Returns the state directory of a process whose variables the user set.
     pub(crate) fn chosen_state(&self) -> Option<PathBuf> {
         self.other_state().map(|other| other.path).or_else(|| self.state())
     }
 
-    /// Returns the home directories of the user: that of the user database and the one of the variable.
+    /// Returns the user's home directories: of the user database and of `HOME`.
     pub(crate) fn homes(&self) -> Vec<PathBuf> {
         let own = self.database.known().map(Path::to_owned);
         let named = self.home.clone().filter(|home| Some(real(home)) != own.as_deref().map(real));
         own.into_iter().chain(named).collect()
     }
 
-    /// Returns the value of `HOME` where it is not the home of the user database, also a relative or empty one.
+    /// Returns `HOME` if it differs from the user database's home, even if relative or empty.
     pub(crate) fn other_home(&self) -> Option<&OsString> {
         let (own, written) = (self.database.known()?, self.written_home.as_ref()?);
         let path = Path::new(written);
         (!path.is_absolute() || real(path) != real(own)).then_some(written)
     }
 
-    /// Returns the variables that name another directory, for a shell.
+    /// Returns the variables that name another directory, as shell assignments.
     pub(crate) fn said(&self) -> Vec<(&'static str, OsString)> {
         let others = [self.other_config(), self.other_state()];
         let names: Vec<_> = others.into_iter().flatten().map(|other| other.variable).collect();
@@ -213,7 +212,7 @@ impl DatabaseHome {
     }
 }
 
-/// Returns why a path is certainly no directory: where that cannot be told, its files may bind.
+/// Returns why a path is certainly no directory. Other errors return `None`, since its files may bind.
 fn unusable(home: &Path) -> Option<&'static str> {
     match std::fs::metadata(home) {
         Ok(meta) => (!meta.is_dir()).then_some("is no directory"),
@@ -273,7 +272,7 @@ mod tests {
             assert_eq!(told(places.other_config()), other_config, "{variables:?}");
             assert_eq!(told(places.other_state()), other_state, "{variables:?}");
         }
-        // Without an entry there is nothing else to go by.
+        // Without an entry only the variables count.
         let bare = Places { database: DatabaseHome::None(String::new()), ..plain };
         let bare = bare.with(&BTreeMap::from([("HOME", text("x"))]));
         assert_eq!(bare.config(), Some(at("x/.config/sinew")));

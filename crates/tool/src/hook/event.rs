@@ -1,7 +1,7 @@
-//! The events that hooks run at.
+//! The hook events.
 
 crate::word_enum! {
-    /// Something that hooks run at.
+    /// An event at which hooks run.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum HookEvent {
         /// A tool is about to be judged and run.
@@ -10,7 +10,7 @@ crate::word_enum! {
         AfterToolExecute = "after_tool_execute",
         /// A reply is about to be kept and handed out.
         Persist = "persist",
-        /// Somebody is asked, or has answered.
+        /// A question was sent or answered.
         Approval = "approval",
         /// The first call of a session is about to be made.
         SessionStart = "session_start",
@@ -38,7 +38,7 @@ crate::word_enum! {
 }
 
 impl HookEvent {
-    /// Returns when it comes, in words for people.
+    /// Returns the time of the event, in words for people.
     pub fn about(self) -> &'static str {
         match self {
             Self::BeforeToolExecute => "A tool is about to be judged and run.",
@@ -62,13 +62,12 @@ impl HookEvent {
         }
     }
 
-    /// Returns whether sinew itself brings it about. The others belong to an agent, which this version
-    /// does not have: a program that has one brings them about.
+    /// Returns whether sinew fires it; agent programs fire the others.
     pub fn is_fired(self) -> bool {
         self <= Self::SessionEnd
     }
 
-    /// Returns whether a hook can stop what is about to happen.
+    /// Returns whether a hook can block the event.
     pub fn can_block(self) -> bool {
         matches!(
             self,
@@ -81,13 +80,12 @@ impl HookEvent {
         )
     }
 
-    /// Returns whether a failure of a hook can keep something back: what it is about, or the reply.
+    /// Returns whether a failing hook can block the event or withhold the reply.
     pub fn can_be_stopped(self) -> bool {
         self.can_block() || matches!(self, Self::AfterToolExecute | Self::Persist)
     }
 
-    /// Returns whether a hook that fails stops what it is about, unless configured otherwise: where it
-    /// can block, and where all it can do is take something out of what is handed on.
+    /// Returns whether a failing hook stops the event by default: if it can block, or at `Persist`.
     pub fn fails_closed(self) -> bool {
         self.can_block() || self == Self::Persist
     }

@@ -1,30 +1,28 @@
-//! The form that a hook which is a program speaks: what it reads, and what its answer means.
+//! Hook forms: the protocols of hook programs, from payload to answer.
 //!
-//! Every form is a table of names and three pure functions over the payload that [`super::payload`]
-//! makes, so that programs written for other runtimes go on working. This file has the form of sinew
-//! itself; the vocabularies have theirs.
+//! A form is a table of names and three pure functions over the payload of [`super::payload`], so that
+//! programs for other runtimes work. This file has sinew's own form.
 
 use serde_json::{Map, Value};
 
 use super::HookEvent;
 
-/// How a program that is a hook is spoken to.
+/// The protocol of a hook program.
 #[derive(Debug, Clone, Copy)]
 pub struct HookForm {
-    /// The word of configuration.
+    /// The word in the configuration.
     pub name: &'static str,
-    /// The names that it gives to events. An event may have several.
+    /// Its names of events; an event may have several.
     pub events: &'static [FormEvent],
-    /// The priority of a hook that says none.
+    /// The default priority of a hook.
     pub priority: i32,
-    /// Whether a hook that says nothing else starts in the first root, because its paths are relative
-    /// to it.
+    /// Whether a hook starts in the first root by default, since its paths are relative to it.
     pub starts_in_root: bool,
-    /// Returns what the program reads, made of the payload and of the name that it knows the event by.
+    /// Builds the program's input from the payload and its name of the event.
     pub payload: fn(HookEvent, &str, &Value) -> Value,
-    /// Returns the variables that the program gets beside those that every hook gets.
+    /// Returns the variables beside those of every hook.
     pub env: fn(HookEvent, &Value) -> Vec<(&'static str, String)>,
-    /// Returns what the answer of a program that ended by itself means, or why it means nothing.
+    /// Interprets the answer of a program that exited, or returns why it is invalid.
     pub answer: fn(HookEvent, &HookEnd<'_>) -> Result<HookAnswer, String>,
 }
 
@@ -33,48 +31,47 @@ pub struct HookForm {
 pub struct FormEvent {
     /// The name.
     pub name: &'static str,
-    /// The event; `None` where it belongs to a part that there is not here.
+    /// The event; `None` if sinew lacks its feature.
     pub event: Option<HookEvent>,
 }
 
 impl HookForm {
-    /// Returns what a name of an event means here.
+    /// Returns the meaning of an event name.
     pub fn event(&self, name: &str) -> Option<Option<HookEvent>> {
         self.events.iter().find(|known| known.name == name).map(|known| known.event)
     }
 
-    /// Returns the first name that the form has for an event.
+    /// Returns the form's first name of an event.
     pub fn name_of(&self, event: HookEvent) -> Option<&'static str> {
         self.events.iter().find(|known| known.event == Some(event)).map(|known| known.name)
     }
 }
 
-/// How a program that is a hook ended.
+/// The exit of a hook program.
 #[derive(Debug, Clone, Copy)]
 pub struct HookEnd<'a> {
-    /// Its exit code.
+    /// The exit code.
     pub code: i32,
-    /// What it wrote to standard output.
+    /// The standard output.
     pub stdout: &'a str,
-    /// What it wrote to standard error.
+    /// The standard error.
     pub stderr: &'a str,
 }
 
-/// What the answer of a program means.
+/// The meaning of a program's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HookAnswer {
-    /// Nothing.
+    /// No change.
     Continue,
-    /// Stop it, for this reason.
+    /// Blocks the event, for this reason.
     Block(String),
-    /// These keys of the payload change: of an object the members that are named, else the whole
-    /// value.
+    /// Changes payload keys: merges members of objects, replaces other values.
     Change(Map<String, Value>),
-    /// The same, but objects are put in the place of the old ones whole.
+    /// Changes payload keys and replaces objects whole.
     Replace(Map<String, Value>),
 }
 
-/// The form of sinew.
+/// sinew's own form.
 pub const SINEW_HOOKS: HookForm = HookForm {
     name: "sinew",
     events: &OWN_EVENTS,
@@ -107,7 +104,6 @@ const fn own(event: HookEvent) -> FormEvent {
     FormEvent { name: event.as_str(), event: Some(event) }
 }
 
-/// The exit code that blocks.
 const BLOCKS: i32 = 2;
 
 fn own_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, String> {
@@ -119,7 +115,7 @@ fn own_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, String>
     }
 }
 
-/// Reads the one JSON object that a program wrote.
+/// Parses the only JSON object of a program's output.
 pub fn object(stdout: &str) -> Result<Map<String, Value>, String> {
     match serde_json::from_str(stdout) {
         Ok(Value::Object(said)) => Ok(said),
@@ -128,10 +124,10 @@ pub fn object(stdout: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// The longest reason that is passed on, in bytes.
+/// The longest reason, in bytes.
 const MAX_REASON: usize = 4_096;
 
-/// Returns the reason in what a program wrote, however long that is.
+/// Returns the trimmed and shortened reason of a program's output.
 pub fn reason(written: &str) -> String {
     let written = written.trim();
     match written.get(..written.floor_char_boundary(MAX_REASON)).unwrap_or_default() {

@@ -1,8 +1,7 @@
-//! Records as JSON, and back.
+//! Serializes ledger records to JSON and parses them.
 //!
-//! The names are those of the columns; lengths of time are in milliseconds, hashes in hexadecimal. What is
-//! not ASCII is written as escapes, so that no line can be taken for two, and nothing in it turns round
-//! what stands beside it.
+//! Keys are column names, durations are in milliseconds, hashes in hexadecimal. Non-ASCII characters are
+//! escaped, so that no line separator or bidirectional control takes effect.
 
 use std::io::{self, Write};
 
@@ -11,17 +10,17 @@ use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 use serde_json::{Map, Value, json};
 use sinew_guard::{ChainLink, Field, Fields, Record, timestamp};
 
-/// Columns that are shown under another name than the database has, which older exports have too.
+/// Columns whose exported name differs from the database; older exports have the database name.
 const RENAMED: [(&str, &str); 1] = [("rung", "sandbox_level")];
-/// Values that stand for what is told otherwise too.
+/// Keys that are derived from other keys.
 const DERIVED: [&str; 5] = ["seq", "hash", "previous", "at", "state"];
 
-/// Returns a link as it is kept elsewhere.
+/// Formats a chain link for keeping outside the ledger.
 pub(super) fn link(link: &ChainLink) -> String {
     format!("{}:{}", link.seq, hex(&link.hash))
 }
 
-/// Reads a link that was kept.
+/// Parses a chain link.
 pub(super) fn link_of(text: &str) -> Option<ChainLink> {
     let (seq, hash) = text.trim().split_once(':')?;
     Some(ChainLink { seq: seq.parse().ok().filter(|seq| 0 <= *seq)?, hash: bytes_of(hash)? })
@@ -43,7 +42,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     is_hex.then(|| pairs.iter().map(byte).collect())?
 }
 
-/// Returns a record as one object, with the hash of the record before it where that is known.
+/// Returns a record as an object, with the previous record's hash if known.
 pub(super) fn object(record: &Record, before: Option<ChainLink>) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert(String::from("seq"), json!(record.link.seq));
@@ -70,24 +69,23 @@ fn values(fields: &Fields<'_>) -> impl Iterator<Item = (String, Value)> {
     })
 }
 
-/// Returns the name that a column is shown under.
 fn shown(column: &str) -> String {
     let renamed = RENAMED.iter().find(|(stored, _)| *stored == column);
     renamed.map_or(column, |(_, shown)| shown).to_owned()
 }
 
-/// Returns a name of an older export, and the one that took its place.
+/// Returns an older export's key and its replacement.
 pub(super) fn old_name(object: &Map<String, Value>) -> Option<(&'static str, &'static str)> {
     RENAMED.into_iter().find(|(old, _)| object.contains_key(*old))
 }
 
-/// Reads a record that was exported, and the link of the one before it.
+/// Parses an exported record and the previous link.
 pub(super) fn record(object: Map<String, Value>) -> Option<(Record, Option<ChainLink>)> {
     let seq = object.get("seq")?.as_i64()?;
     let hash = |name: &str| object.get(name).and_then(Value::as_str).and_then(bytes_of);
     let link = ChainLink { seq, hash: hash("hash")? };
     let before = hash("previous").map(|hash| ChainLink { seq: seq.saturating_sub(1), hash });
-    // The date is there for people, and says what the number says.
+    // The date only repeats the number for readers.
     let at_ms = object.get("at_ms").and_then(Value::as_i64).unwrap_or(0);
     let at = object.get("at").and_then(Value::as_str);
     if at.is_some_and(|at| at != timestamp(at_ms.unsigned_abs())) {
@@ -134,7 +132,7 @@ pub(super) fn write_line(out: &mut impl Write, object: &Map<String, Value>) -> a
     Ok(())
 }
 
-/// Compact, and every character that is not plain ASCII as an escape.
+/// A compact JSON formatter that escapes every non-ASCII character.
 struct Ascii;
 
 impl Formatter for Ascii {
@@ -199,7 +197,7 @@ mod tests {
     }
 
     proptest! {
-        /// An export may come from anywhere.
+        /// An export is untrusted input.
         #[test]
         fn any_object_is_a_record_or_none(
             seq in any::<i64>(),

@@ -1,11 +1,10 @@
-//! Checks whether `sinew mcp` starts as clients start it, and says why it does not.
+//! Checks whether `sinew mcp` starts from clients' configuration files, and reports why not.
 //!
-//! A server judges its arguments and variables by rules of its own: where HOME and the state may be, which
-//! options count. So the check runs in a process of this program, with `--check`: it loads and builds what a
-//! server would, as a client's process without a terminal, and exits before it serves.
+//! A server has its own rules for HOME, the state directory and options. So the check runs this program with
+//! `--check`, as a client's process without a terminal; it loads and builds a server, then exits.
 //!
-//! A repository writes the files of clients. So only arguments that parse as `sinew mcp` are used, only variables
-//! that sinew reads are passed on, and only this program is run.
+//! A repository may write client files. So the check uses only arguments that parse as `sinew mcp` and
+//! variables that sinew reads, and runs only this program.
 #![expect(
     clippy::disallowed_methods,
     reason = "the server is this program, and the files of clients are read here"
@@ -23,26 +22,26 @@ use crate::client_start::{self, Start};
 use crate::config::clients;
 use crate::wiring::Loaded;
 
-/// How long a server may take to start and end.
+/// The time-out of one check.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
-/// The most servers of one file that are started.
+/// The limit of servers started for one file.
 const MAX_SERVERS: usize = 16;
-/// How much of what it says is read.
+/// The limit of stderr bytes kept.
 const MAX_SAID: u64 = 64 * 1024;
-/// The largest file of a client that is read.
+/// The size limit of a client's file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What was found out about servers.
+/// The findings about servers.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     /// Why some do not start.
     pub(super) stopped: Vec<String>,
-    /// What could not be checked.
+    /// Why others could not be checked.
     pub(super) notes: Vec<String>,
 }
 
-/// Checks the server with the options of this process, and returns why it does not start.
+/// Checks the server with this process's options, and returns why it does not start.
 pub(super) fn own(loaded: &Loaded) -> Option<String> {
     let why = match as_server(&loaded.said.arguments) {
         Some(words) => refusal(&words, &BTreeMap::new(), &loaded.said.current)?,
@@ -51,8 +50,8 @@ pub(super) fn own(loaded: &Loaded) -> Option<String> {
     Some(format!("`sinew mcp` does not start here: {why}"))
 }
 
-/// Returns the arguments of a server with the options of `sinew doctor`. The word `doctor` can be an option's value
-/// too, so the one that makes a server of the line is replaced.
+/// Returns server arguments with the options of `sinew doctor`. Since `doctor` can also be an option's value,
+/// it replaces the one that makes the line a server's.
 fn as_server(doctor: &[OsString]) -> Option<Vec<OsString>> {
     let places = doctor.iter().enumerate().filter(|(_, word)| *word == "doctor");
     places.map(|(at, _)| at).find_map(|at| {
@@ -67,7 +66,7 @@ fn as_server(doctor: &[OsString]) -> Option<Vec<OsString>> {
     })
 }
 
-/// Checks each server of sinew in the files of clients in the project.
+/// Checks each sinew server in the project's client files.
 pub(super) fn of_clients(loaded: &Loaded) -> Servers {
     let project = loaded.roots.first().unwrap_or(&loaded.said.current);
     let mut found = Servers::default();
@@ -99,11 +98,11 @@ pub(super) fn of_clients(loaded: &Loaded) -> Servers {
     found
 }
 
-/// Whether a client's server starts. What is no server of MCP needs no check.
+/// The result for one client entry.
 enum Verdict {
     Starts,
     Stopped(String),
-    /// It depends on this value, which is not known here.
+    /// It depends on this value, which only the client knows.
     Unknown(String),
 }
 
@@ -134,7 +133,7 @@ fn verdict(start: &Start) -> Verdict {
     refusal(&words, &variables, &start.current).map_or(Verdict::Starts, Verdict::Stopped)
 }
 
-/// Returns the variables of a server that sinew reads.
+/// Returns a server's variables that sinew reads.
 fn variables(start: &Start) -> BTreeMap<String, String> {
     let is_read =
         |name: &str| name == "HOME" || name.starts_with("XDG_") || name.starts_with("SINEW_");
@@ -147,8 +146,8 @@ fn read(path: &Path) -> Option<String> {
     (meta.is_file() && meta.len() <= MAX_BYTES).then(|| std::fs::read_to_string(path).ok())?
 }
 
-/// Has a process of this program check the server of these arguments and variables, and returns what it says where
-/// the server would fail. The arguments must parse as `sinew mcp`.
+/// Runs this program to check a server, and returns the error if the server would fail.
+/// The arguments must parse as `sinew mcp`.
 fn refusal(
     words: &[OsString],
     variables: &BTreeMap<String, String>,
@@ -160,7 +159,7 @@ fn refusal(
         Err(error) => return failed(error),
     };
     let mut command = Command::new(program);
-    // `sinew mcp` takes no word that is no option, so `--` can only be the last one.
+    // `sinew mcp` takes only options, so `--` can only be last.
     let words = words.iter().filter(|word| *word != "--");
     command.args(words).arg("--check").envs(variables).current_dir(current);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -173,7 +172,7 @@ fn refusal(
             let mut said = Vec::new();
             let mut errors = errors;
             let _ = errors.by_ref().take(MAX_SAID).read_to_end(&mut said);
-            // What is more is read and dropped, so that the server is not held up.
+            // Drain the rest, so that the server never blocks on a full pipe.
             let _ = std::io::copy(&mut errors, &mut std::io::sink());
             said
         })
@@ -205,7 +204,7 @@ fn refusal(
     }
 }
 
-/// Returns the last message, which says why a process ended.
+/// Returns the last message, which is the reason that the process ended.
 fn last_message(said: &str) -> String {
     let at = said.rfind("\nsinew: ").map_or(0, |at| at + 1);
     let last = said.get(at..).unwrap_or_default();
