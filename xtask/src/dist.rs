@@ -12,7 +12,7 @@ use serde_json::Value;
 const MAX_BYTES: u64 = 18_000_000;
 /// Flags of the compiler for every crate of the binary, and not for build scripts.
 const FLAGS: &str = "-C target-feature=+crt-static -C relocation-model=pie \
-                     -C link-arg=-Wl,-z,pack-relative-relocs";
+                     -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-O2";
 
 /// What must be in the output of `readelf -hldSW`, or must not, and what that means.
 const CHECKS: &[(&str, bool, &str)] = &[
