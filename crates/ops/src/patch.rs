@@ -1,7 +1,7 @@
 //! Patches: parses a text of changes and applies it to a content.
 //!
 //! Both steps work on bytes. [`parse`] reads a unified or git diff, or an envelope (`*** Begin Patch`), and
-//! returns the changes file by file. [`apply`] finds the hunks of one file in its content and returns the
+//! returns the changes file by file. [`apply()`] finds the hunks of one file in its content and returns the
 //! replaced bytes, for the whole file or not at all.
 //!
 //! Patches from programs are read as `git apply` and GNU `patch` read them. Patches from models often have

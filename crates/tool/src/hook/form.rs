@@ -1,6 +1,6 @@
 //! Hook forms: the protocols of hook programs, from payload to answer.
 //!
-//! A form is a table of names and three pure functions over the payload of [`super::payload`], so that
+//! A form is a table of names and three pure functions over the payload of [`mod@super::payload`], so that
 //! programs for other runtimes work. This file has sinew's own form.
 
 use serde_json::{Map, Value};
