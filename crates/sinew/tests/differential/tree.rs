@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// Changes with what this file lays out.
-const LAYOUT: u32 = 5;
+const LAYOUT: u32 = 6;
 
 /// How many files are copied at least, and of how many crates one is: fewer, but at night.
 fn extent() -> (usize, usize) {
@@ -30,9 +30,11 @@ const SMALL: u64 = 16 * 1024;
 const LARGE: u64 = 256 * 1024;
 const ONE_OF: usize = 8;
 
-/// Files with a longer line are left out: once a thread of either side has seen one, it reads larger
+/// Files with a longer line, or with more bytes in the [`CONTEXT`] lines of a window, are left out: once a thread of either side has seen one, it reads larger
 /// blocks, and finds a NUL that lies far behind a match before it sees the match.
 const MAX_LINE: usize = 60_000;
+/// The most lines of context that a pattern of the list asks for.
+const CONTEXT: usize = 100;
 
 /// Files up to this size are copied more than once, as long as there are too few.
 const TINY: u64 = 4 * 1024;
@@ -180,7 +182,9 @@ fn copy(sources: &[Source], root: &Path) {
                 continue;
             }
             let content = fs::read(&source.file).unwrap();
-            if content.split(|byte| *byte == b'\n').any(|line| MAX_LINE < line.len()) {
+            let lines: Vec<usize> = content.split(|b| *b == b'\n').map(|l| l.len() + 1).collect();
+            let is_long = |lines: &[usize]| MAX_LINE < lines.iter().sum::<usize>();
+            if lines.windows(CONTEXT.min(lines.len())).any(is_long) {
                 continue;
             }
             let again = if round == 0 { String::new() } else { format!(".{round}") };
