@@ -5,7 +5,9 @@
 //! old one, so a large file is not copied in memory. A file in another encoding is decoded and encoded
 //! again where that round trip is exact. The error for a missing text shows the most similar one.
 
+use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
 use sinew_tool::{
@@ -23,6 +25,9 @@ use crate::source::{self, Loaded};
 
 /// Files up to this size are edited on the thread that read the call.
 const SMALL: u64 = 256 * 1024;
+
+/// The largest file, in bytes, that is kept in memory while a question about its change waits.
+const MAX_KEPT: usize = 1 << 20;
 
 /// More changes than this are written as one content, not as pieces.
 const MAX_PIECES: usize = 1 << 16;
@@ -59,6 +64,9 @@ pub struct EditArgs {
     /// Whether the target of a symbolic link is changed; else a link is rejected.
     #[serde(default)]
     pub follow_links: bool,
+    /// What the preview found, so that an approved call neither loads nor searches the file again.
+    #[serde(skip)]
+    found: Arc<OnceLock<FoundPlaces>>,
 }
 
 /// Outcome of Edit.
@@ -124,30 +132,41 @@ impl Operation for Edit {
 
     fn preview(args: &EditArgs, cx: &Context) -> Preview {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
-        let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
-        let expected = args.expected_sha256.as_deref();
-        let diff = source::load(cx, target, expected).and_then(|loaded| {
-            let plan = plan(args, cx, target, &needle, loaded.text())?;
-            loaded.encoded(cx, target, loaded.text(), &plan.changes)?;
-            Ok(diff::of_changes(loaded.text(), &plan.changes, question_limits(cx)))
+        let needle = args.needle();
+        let diff = FoundPlaces::of(args, cx, target, &needle).and_then(|found| {
+            let (text, changes) = (found.loaded.text(), found.changes(&needle));
+            found.loaded.encoded(cx, target, text, &changes)?;
+            let diff = diff::of_changes(text, &changes, question_limits(cx));
+            if found.loaded.seen().content.len() <= MAX_KEPT {
+                // A second preview finds the same.
+                let _ = args.found.set(found);
+            }
+            Ok(diff)
         });
         preview(cx, target, diff)
     }
 
     async fn run(args: &EditArgs, cx: &Context) -> Result<EditOut, ToolError> {
         let target = cx.target(0)?;
-        let loaded = source::load(cx, target, args.expected_sha256.as_deref())?;
-        let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
-        let text = loaded.text();
-        let plan = plan(args, cx, target, &needle, text)?;
+        let needle = args.needle();
+        let now;
+        let found = match args.found.get() {
+            Some(found) => found,
+            None => {
+                now = FoundPlaces::of(args, cx, target, &needle)?;
+                &now
+            }
+        };
+        let FoundPlaces { loaded, stage, ranges } = found;
+        let (text, changes) = (loaded.text(), found.changes(&needle));
         let limits = if args.dry_run { dry_run_limits(cx) } else { DiffLimits::reply() };
-        let diff = diff::of_changes(text, &plan.changes, limits);
-        let mixes_endings = mixes_endings(text, &plan.changes);
-        let bytes = write(cx, target, &loaded, text, &plan.changes, args.dry_run).await?;
+        let diff = diff::of_changes(text, &changes, limits);
+        let mixes_endings = mixes_endings(text, &changes);
+        let bytes = write(cx, target, loaded, text, &changes, args.dry_run).await?;
         Ok(EditOut {
             path: target.path.clone(),
-            replacements: plan.replacements,
-            stage: plan.stage,
+            replacements: ranges.len() as u64,
+            stage: *stage,
             encoding: loaded.encoding(),
             dry_run: args.dry_run,
             mixes_endings,
@@ -157,28 +176,41 @@ impl Operation for Edit {
     }
 }
 
-struct EditPlan<'a> {
-    stage: Stage,
-    replacements: u64,
-    changes: Vec<ContentChange<'a>>,
+impl EditArgs {
+    fn needle(&self) -> Needle<'_> {
+        Needle::new(&self.old_string, &self.new_string, self.loose)
+    }
 }
 
-fn plan<'a>(
-    args: &EditArgs,
-    cx: &Context,
-    target: &FileTarget,
-    needle: &'a Needle<'a>,
-    text: &[u8],
-) -> Result<EditPlan<'a>, ToolError> {
-    let shown = cx.shown(&target.path);
-    let found = needle.find(text, args.replace_all).map_err(|miss| {
-        let offers_loose = args.offers_loose && !args.replace_all;
-        missed(&miss, needle, text, &shown, &EditNumber::Only, offers_loose)
-    })?;
-    let (stage, replacements) = (found.stage, found.ranges.len() as u64);
-    let ranges = found.ranges.into_iter();
-    let changes = ranges.flat_map(|range| needle.changes(text, range, stage)).collect();
-    Ok(EditPlan { stage, replacements, changes })
+/// A loaded file and where the text is in it.
+#[derive(Debug)]
+struct FoundPlaces {
+    loaded: Loaded,
+    stage: Stage,
+    ranges: Vec<Range<usize>>,
+}
+
+impl FoundPlaces {
+    fn of(
+        args: &EditArgs,
+        cx: &Context,
+        target: &FileTarget,
+        needle: &Needle<'_>,
+    ) -> Result<Self, ToolError> {
+        let loaded = source::load(cx, target, args.expected_sha256.as_deref())?;
+        let text = loaded.text();
+        let found = needle.find(text, args.replace_all).map_err(|miss| {
+            let offers_loose = args.offers_loose && !args.replace_all;
+            let shown = cx.shown(&target.path);
+            missed(&miss, needle, text, &shown, &EditNumber::Only, offers_loose)
+        })?;
+        Ok(Self { stage: found.stage, ranges: found.ranges, loaded })
+    }
+
+    fn changes<'n>(&self, needle: &'n Needle<'n>) -> Vec<ContentChange<'n>> {
+        let ranges = self.ranges.iter().cloned();
+        ranges.flat_map(|range| needle.changes(self.loaded.text(), range, self.stage)).collect()
+    }
 }
 
 /// Which edit of a call an error is about.

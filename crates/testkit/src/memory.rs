@@ -56,6 +56,7 @@ pub struct MemoryWorld {
     memo: Arc<Memo>,
     knowledge: MemoryKnowledge,
     n_made: Arc<AtomicU64>,
+    n_opened: Arc<AtomicU64>,
     /// Settings of the file tools.
     pub settings: Arc<FileSettings>,
     /// What runs the command of every call.
@@ -86,6 +87,7 @@ impl MemoryWorld {
             memo: Arc::default(),
             knowledge: MemoryKnowledge::default(),
             n_made: Arc::default(),
+            n_opened: Arc::default(),
             settings: Arc::new(settings),
             processes: Arc::new(NoProcesses),
             cancel: Cancel::default(),
@@ -236,6 +238,25 @@ impl MemoryWorld {
         Ok(prepared.preview(&cx))
     }
 
+    /// Previews a call, lets `between` change the world, and runs the same call, as one that a person approves.
+    pub fn approved(
+        &self,
+        tool: &Arc<dyn Tool>,
+        args: &Value,
+        between: impl FnOnce(&Self),
+    ) -> Result<Reply, ToolError> {
+        let mut prepared = self.prepare(tool, args)?;
+        let claims = prepared.claims();
+        prepared.preview(&self.context(claims.clone(), false)?);
+        between(self);
+        run(self, claims, prepared)
+    }
+
+    /// Returns how often calls opened a file.
+    pub fn n_opened(&self) -> u64 {
+        self.n_opened.load(Ordering::Relaxed)
+    }
+
     fn prepare(&self, tool: &Arc<dyn Tool>, args: &Value) -> Result<Box<dyn Prepared>, ToolError> {
         let args: Arguments = args.as_object().cloned().unwrap_or_default();
         Arc::clone(tool).prepare(args, &self.settings)
@@ -262,12 +283,17 @@ pub fn call(world: &MemoryWorld, tool: &Arc<dyn Tool>, args: Value) -> Reply {
     let path = args.as_object().and_then(|args| {
         ["file_path", "path"].iter().find_map(|name| args.get(*name)?.as_str().map(str::to_owned))
     });
-    let reply = world.prepare(tool, &args).and_then(|prepared| run(world, prepared));
+    let reply =
+        world.prepare(tool, &args).and_then(|mut prepared| run(world, prepared.claims(), prepared));
     reply.unwrap_or_else(|error| tool.fail(&error, path.as_deref()))
 }
 
-fn run(world: &MemoryWorld, mut prepared: Box<dyn Prepared>) -> Result<Reply, ToolError> {
-    let cx = world.context(prepared.claims(), true)?;
+fn run(
+    world: &MemoryWorld,
+    claims: Vec<Claim>,
+    prepared: Box<dyn Prepared>,
+) -> Result<Reply, ToolError> {
+    let cx = world.context(claims, true)?;
     let targets = Arc::clone(&cx.targets);
     let cwd = Arc::clone(&cx.cwd);
     let mut future = pin!(prepared.run(cx));

@@ -455,6 +455,25 @@ fn a_dry_run_and_a_preview_show_and_change_nothing() {
     assert_eq!(world.content("a").expect("the file"), b"one\ntwo\n");
 }
 
+#[test]
+fn approved_edit_loads_file_once() {
+    let args = json!({"file_path": "a", "old_string": "two", "new_string": "2"});
+    let world = MemoryWorld::new();
+    world.file("a", "one\ntwo\n");
+    let reply = world.approved(&NATIVE.tool(), &args, |_| {}).expect("a reply");
+    assert!(reply.ok && world.n_opened() == 1, "{reply:?}, {} opened", world.n_opened());
+    assert_eq!(world.content("a").expect("the file"), b"one\n2\n");
+    // The file that was previewed is the one that is changed.
+    let world = MemoryWorld::new();
+    world.file("a", "one\ntwo\n");
+    let change = |world: &MemoryWorld| {
+        world.file("a", "two\nmore\n");
+    };
+    let error = world.approved(&NATIVE.tool(), &args, change).expect_err("another file");
+    assert_eq!(error.kind, Kind::Stale, "{error}");
+    assert_eq!(world.content("a").expect("the file"), b"two\nmore\n");
+}
+
 fn multi_edit(world: &MemoryWorld, edits: &Value) -> Reply {
     call(world, &multi_edit::NATIVE.tool(), json!({"file_path": "a", "edits": edits}))
 }

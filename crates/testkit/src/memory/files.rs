@@ -276,6 +276,7 @@ impl Files for MemoryFiles {
     }
 
     fn open(&self, slot: Slot) -> Result<Opened, FileError> {
+        self.world.n_opened.fetch_add(1, Ordering::Relaxed);
         let tree = self.world.tree();
         let node = tree.get(&self.at(slot)?.path).ok_or(FileError::Missing)?;
         Ok(Opened { file: open(node)?, meta: node.meta() })
