@@ -79,6 +79,11 @@ pub struct Contained {
     store: Option<Store>,
     /// The restore that the call performs, if any.
     restoring: Option<Arc<Restoring>>,
+}
+
+/// What rules by path leave of a call that runs.
+#[derive(Debug)]
+struct Narrowed {
     /// Paths that rules hide from its searches.
     beneath: Option<Arc<Beneath>>,
     /// Rules on descendants of directories that it moves.
@@ -91,6 +96,7 @@ pub struct Contained {
 #[derive(Debug)]
 pub struct Judged {
     contained: Contained,
+    narrowed: Narrowed,
     effects: Effects,
     ruling: Ruling,
     operation: String,
@@ -101,6 +107,7 @@ pub struct Judged {
 #[derive(Debug)]
 pub struct Clearance {
     contained: Contained,
+    narrowed: Narrowed,
     effects: Effects,
     /// Whether an approval binds the files to their state at containment.
     bound: bool,
@@ -132,9 +139,6 @@ impl Contained {
             caller: None,
             store: None,
             restoring: None,
-            beneath: None,
-            taken: None,
-            kept_out: None,
         }
     }
 
@@ -206,7 +210,7 @@ impl Contained {
 
     /// Judges the call by the rules. It adds effects to those of the case: `CHANGE` for a path to change,
     /// `EXECUTE` for a command, and `NETWORK` if commands reach the network.
-    pub fn judge(mut self, case: &Case<'_>, rules: &Rules) -> Judged {
+    pub fn judge(self, case: &Case<'_>, rules: &Rules) -> Judged {
         let changes = self.targets.files.iter().any(|target| target.claim.access.changes());
         let mut effects = if changes { case.effects | Effects::CHANGE } else { case.effects };
         if self.targets.command.is_some() {
@@ -222,14 +226,13 @@ impl Contained {
         if let Some(restoring) = &self.restoring {
             ruling = with_written(ruling, restoring.held(&rules.rules, &case, &self.targets));
         }
-        if taken.is_some() {
-            let was_asked = ruling.verdict == Verdict::Ask && ruling.rule == Rule::NAME;
-            self.taken = Some(Arc::new(Taken::of(&rules.rules, &case, was_asked)));
-        }
-        self.beneath = Beneath::of(&rules.rules, &case, &self.targets).map(Arc::new);
-        self.kept_out = Beneath::of_calls(&rules.rules, &[case]).map(Arc::new);
-        let operation = case.operation.to_owned();
-        Judged { contained: self, effects, ruling, operation, agent: case.agent.map(str::to_owned) }
+        let was_asked = ruling.verdict == Verdict::Ask && ruling.rule == Rule::NAME;
+        let taken = taken.map(|_| Arc::new(Taken::of(&rules.rules, &case, was_asked)));
+        let beneath = Beneath::of(&rules.rules, &case, &self.targets).map(Arc::new);
+        let kept_out = Beneath::of_calls(&rules.rules, &[case]).map(Arc::new);
+        let (operation, agent) = (case.operation.to_owned(), case.agent.map(str::to_owned));
+        let narrowed = Narrowed { beneath, taken, kept_out };
+        Judged { contained: self, narrowed, effects, ruling, operation, agent }
     }
 
     /// Returns the old and new real paths of descendants of moved directories, if rules judge paths; `None`
@@ -254,7 +257,12 @@ impl Contained {
         Some(taken)
     }
 
-    fn world(&self, armed: Vec<Option<Armed>>, processes: Arc<dyn Processes>) -> World {
+    fn world(
+        &self,
+        narrowed: &Narrowed,
+        armed: Vec<Option<Armed>>,
+        processes: Arc<dyn Processes>,
+    ) -> World {
         // A restore overwrites files on purpose, and is bound to the state that the plan found.
         let settings = match &self.restoring {
             None => Arc::clone(&self.guard.files),
@@ -292,13 +300,13 @@ impl Contained {
             Arc::clone(&knowledge),
             kept::CallCheckpoint::new(kept, caller, &self.guard.shared.roots),
         )
-        .without(self.beneath.clone())
-        .taking(self.taken.clone());
+        .without(narrowed.beneath.clone())
+        .taking(narrowed.taken.clone());
         let checkpoints = OfWorld::new(
             Arc::clone(&self.guard),
             Arc::clone(&self.roots),
             self.restoring.clone(),
-            self.kept_out.clone(),
+            narrowed.kept_out.clone(),
         );
         World {
             files: Arc::new(files),
@@ -330,7 +338,7 @@ impl Judged {
     pub fn looking(&self) -> Option<World> {
         let armed = || self.contained.places.iter().map(|_| None).collect();
         let looks = self.ruling.verdict != Verdict::Deny;
-        looks.then(|| self.contained.world(armed(), Arc::new(NoProcesses)))
+        looks.then(|| self.contained.world(&self.narrowed, armed(), Arc::new(NoProcesses)))
     }
 
     /// Returns whether a checkpoint can undo all that the call does: it changes only files, under no
@@ -508,15 +516,16 @@ impl Judged {
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {
         let bound = bound || self.contained.restoring.is_some();
-        let Self { contained, effects, ruling, .. } = self;
-        (ruling.verdict == verdict).then_some(Clearance { contained, effects, bound })
+        let Self { contained, narrowed, effects, ruling, .. } = self;
+        let clearance = Clearance { contained, narrowed, effects, bound };
+        (ruling.verdict == verdict).then_some(clearance)
     }
 }
 
 impl Guard {
     /// Returns the World of a cleared call.
     pub fn clear(clearance: Clearance) -> Result<Cleared, ToolError> {
-        let Clearance { contained, effects, bound } = clearance;
+        let Clearance { contained, narrowed, effects, bound } = clearance;
         let mut armed = Vec::with_capacity(contained.places.len());
         let mut temporaries = Vec::new();
         let is_restored = contained.restoring.is_some();
@@ -534,7 +543,7 @@ impl Guard {
         let call = caller.as_deref().map(|caller| (caller, store.as_ref()));
         let commands = guard.shared.commands.as_ref().map(|commands| (commands, &guard.globs));
         let processes = sinew_sandbox::processes(commands, targets, call, effects)?;
-        Ok(Cleared { world: contained.world(armed, processes), temporaries })
+        Ok(Cleared { world: contained.world(&narrowed, armed, processes), temporaries })
     }
 }
 
