@@ -12,7 +12,9 @@ use serde_json::Value;
 const MAX_BYTES: u64 = 18_000_000;
 /// Flags of the compiler for every crate of the binary, and not for build scripts.
 const FLAGS: &str = "-C target-feature=+crt-static -C relocation-model=pie \
-                     -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-O2";
+                     -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-O2";
+/// The flag that folds identical functions.
+const FOLDED: &str = " -C link-arg=-Wl,--icf=all";
 
 /// What must be in the output of `readelf -hldSW`, or must not, and what that means.
 const CHECKS: &[(&str, bool, &str)] = &[
@@ -25,11 +27,7 @@ const CHECKS: &[(&str, bool, &str)] = &[
 
 /// Builds and checks the binary; returns where it is.
 pub(crate) fn build(root: &Path) -> Result<PathBuf> {
-    let host = host(root)?;
-    let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", host.to_uppercase().replace('-', "_"));
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--profile", "dist", "--target", &host]);
-    cargo.args(["--package", "sinew", "--bin", "sinew"]).env(flags, FLAGS);
+    let mut cargo = cargo(root, &["--bin", "sinew"])?;
     let command = executable(root, &mut cargo, "sinew")?;
     let said = Command::new("readelf").arg("-hldSW").arg(&command).output();
     let said = said.context("`readelf` does not start; install binutils")?;
@@ -38,6 +36,20 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf> {
         bail!("{}: {what}", command.display());
     }
     Ok(command)
+}
+
+/// Returns a build of a target of sinew with the profile and flags of the binary.
+pub(crate) fn cargo(root: &Path, target: &[&str]) -> Result<Command> {
+    let host = host(root)?;
+    let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", host.to_uppercase().replace('-', "_"));
+    // The linker of other machines may not know how to fold identical functions.
+    let folds = if host.starts_with("x86_64") { FOLDED } else { "" };
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--profile", "dist", "--target", &host, "--package", "sinew"]);
+    cargo.args(target).env(flags, format!("{FLAGS}{folds}"));
+    // These would take the place of the flags.
+    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    Ok(cargo)
 }
 
 /// Runs a build of cargo, and returns the executable of a target.

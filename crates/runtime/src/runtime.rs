@@ -428,6 +428,9 @@ impl Builder {
             return Err(BuildError::NoRoot);
         }
         self.tools.iter().try_for_each(checkable)?;
+        for (dialect, _) in &self.dialects {
+            (dialect.tools)().iter().try_for_each(checkable)?;
+        }
         // Storing an output writes beneath a root.
         let may_change = self.rules.profile != Profile::ReadOnly;
         let may_store = self.store && may_change;

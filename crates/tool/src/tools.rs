@@ -12,7 +12,7 @@ use crate::{
 /// A tool that a model can call.
 ///
 /// Custom tools implement [`Tool::name`], [`Tool::description`], [`Tool::parameters`] and [`Tool::execute`];
-/// the schema checks their arguments, and without [`Tool::facts`] they always ask.
+/// with the feature `json-schema` the schema checks their arguments, and without [`Tool::facts`] they always ask.
 /// Rows of dialects implement [`Tool::prepare`] instead.
 ///
 /// ```

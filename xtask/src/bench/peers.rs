@@ -296,8 +296,7 @@ impl Run {
 pub(super) fn build_ours(root: &Path) -> Result<Ours> {
     println!("building sinew");
     let command = dist::build(root)?;
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--package", "sinew", "--example", "heavy"]);
+    let mut cargo = dist::cargo(root, &["--example", "heavy"])?;
     Ok(Ours { command, heavy: Some(dist::executable(root, &mut cargo, "heavy")?) })
 }
 
