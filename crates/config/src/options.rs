@@ -419,11 +419,11 @@ pub struct CallOptions {
 #[serde(deny_unknown_fields)]
 pub struct ManagedOptions {
     /// The loosest mode of `approvals`. Where it is stricter than `allow`, rules of other layers allow nothing,
-    /// the profile `full` of other layers counts as `workspace`, and no answer counts for ever.
+    /// the profile `full` of other layers counts as `workspace`, and no answer counts for always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
     /// The loosest profile. Where it is stricter than `full`, rules of other layers allow nothing, and no answer
-    /// counts for ever.
+    /// counts for always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// The weakest sandbox of commands.

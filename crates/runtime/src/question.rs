@@ -3,6 +3,7 @@
 //! Nothing is cut, and invisible characters are escaped, so that an approver sees all that an answer covers.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use sinew_tool::{Answer, CommandLine, CommandTarget, Question, Scope, shown};
@@ -23,11 +24,15 @@ pub fn words(question: &Question) -> String {
                 let _ = write!(text, "\n  - {}", one_line(&segment.text));
             }
         }
-        let _ = write!(text, "\n  (cwd {}", one_line(&command.cwd.to_string_lossy()));
+        // What a name of the caller's can hold comes last.
+        text.push_str("\n  (");
         if let Some(sandbox) = &question.sandbox {
-            let _ = write!(text, "; sandbox: {}", one_line(sandbox));
+            let _ = write!(text, "sandbox: {}; ", one_line(sandbox));
         }
-        text.push(')');
+        if !is_usual_shell(&command.program) {
+            let _ = write!(text, "program: {}; ", one_line(&command.program.to_string_lossy()));
+        }
+        let _ = write!(text, "cwd: {})", one_line(&command.cwd.to_string_lossy()));
     }
     for target in &question.targets.files {
         if command.is_none_or(|command| command.cwd != target.path) {
@@ -139,6 +144,13 @@ pub fn answer(word: &str, reason: Option<String>) -> Result<Answer, String> {
     }
 }
 
+/// Returns whether a prompt would not name the program that gets the text.
+fn is_usual_shell(program: &Path) -> bool {
+    ["/bin/sh", "/bin/bash", "/usr/bin/sh", "/usr/bin/bash"]
+        .iter()
+        .any(|sh| Path::new(sh) == program)
+}
+
 /// Returns a command as it will run: shell text, or quoted arguments.
 fn command_words(command: &CommandTarget) -> String {
     match &command.command.line {
@@ -246,7 +258,7 @@ mod tests {
             cwd: "/w".into(),
             analysis,
         };
-        let asked = Question {
+        let asked = |target: CommandTarget| Question {
             effects: vec!["execute"],
             tool: String::from("Bash"),
             targets: Targets { command: Some(target), ..Targets::default() },
@@ -254,10 +266,13 @@ mod tests {
             diff: None,
             ..question()
         };
+        let through = CommandTarget { program: "/usr/bin/direnv".into(), ..target.clone() };
+        let shown = words(&asked(through));
+        assert!(shown.contains("; program: /usr/bin/direnv; cwd: /w)"), "{shown}");
         assert_eq!(
-            words(&asked),
+            words(&asked(target)),
             "Bash wants to execute\n  $ npm test\n    ls \\u{1b}\n  - npm test\n  - ls \\u{1b}\n  \
-             (cwd /w; sandbox: landlock)\nAsked because changing files asks (rule change).\n"
+             (sandbox: landlock; cwd: /w)\nAsked because changing files asks (rule change).\n"
         );
     }
 

@@ -1,4 +1,4 @@
-//! The stops of a call, seen from outside.
+//! The stages of a call, seen from outside.
 
 use std::path::PathBuf;
 use std::sync::Arc;

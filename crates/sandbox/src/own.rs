@@ -293,7 +293,10 @@ impl OwnPrograms {
         };
         let limits = (KEEP, Some(program.timeout));
         let followed = follow_to_end(ordered, limits, limit, |_| {}, &Cancel::default()).await;
-        let (captured, ordered, limit) = followed.map_err(|error| error.message.into_owned())?;
+        let (captured, ordered, limit) = followed.map_err(|error| match error.source {
+            Some(cause) => format!("its helper process failed: {cause}"),
+            None => error.message.into_owned(),
+        })?;
         drop(ordered);
         session.prepare();
         Ok(ended(captured, limit.is_over))

@@ -101,7 +101,7 @@ impl Knowledge for NoKnowledge {
         Ok(None)
     }
 
-    fn saw(&self, _slot: Slot, _sight: &ReadObservation) -> u32 {
+    fn saw(&self, _slot: Slot, _observation: &ReadObservation) -> u32 {
         1
     }
 }

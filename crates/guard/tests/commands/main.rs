@@ -35,7 +35,8 @@ fn main() -> ExitCode {
     }
     let mut args = Arguments::from_args();
     // Most of them wait most of the time.
-    args.test_threads.get_or_insert(4);
+    let n_cores = std::thread::available_parallelism().map_or(2, usize::from);
+    args.test_threads.get_or_insert(n_cores.max(4));
     let mut trials = Vec::new();
     if rustix::process::geteuid().is_root() && args.filter.is_none() {
         // It is the longest, so it comes first.

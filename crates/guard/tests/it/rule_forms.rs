@@ -269,7 +269,7 @@ fn a_moved_directory_may_hold_what_is_meant() {
     }
 }
 
-/// A directory that cannot be read once moved past rules for its destination.
+/// A directory whose content is not known was once judged as if no rule for its destination could mean it.
 #[test]
 fn unread_directory_that_moves_asks() {
     let place = place();

@@ -63,12 +63,12 @@ impl Known {
     }
 
     /// Returns the knowledge after another read. A partial read adds nothing to a known whole.
-    pub(crate) fn and(self, sight: &ReadObservation) -> Self {
-        let content = match sight.content {
-            None if self.state == Some(sight.state) => self.content,
+    pub(crate) fn and(self, observation: &ReadObservation) -> Self {
+        let content = match observation.content {
+            None if self.state == Some(observation.state) => self.content,
             content => content,
         };
-        Self { content, state: Some(sight.state) }
+        Self { content, state: Some(observation.state) }
     }
 }
 

@@ -355,7 +355,7 @@ fn nobody(ruling: &Ruling, because: &str) -> ToolError {
         format!("this call needs approval ({}), and {because}", ruling.why),
     )
     .hint(
-        "restart sinew with `--approvals allow` or, over MCP, with `--approvals trust-client` (the client's own \
+        "the user can restart sinew with `--approvals allow` or, over MCP, with `--approvals trust-client` (the client's own \
          confirmation counts); `sinew call` asks at a terminal",
     )
 }

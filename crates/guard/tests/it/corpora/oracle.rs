@@ -91,6 +91,11 @@ impl Oracle {
         analysed(&self.dir.path().join(ground.name()), text)
     }
 
+    /// Returns whether fixtures are copied in memory, where that takes half the time.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.dir.path().starts_with("/dev/shm")
+    }
+
     /// Returns the place of a fixture.
     pub(crate) fn place(&self, ground: Ground) -> PathBuf {
         self.dir.path().join(ground.name())
