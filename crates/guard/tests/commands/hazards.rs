@@ -1,4 +1,4 @@
-//! What commands do to whoever runs them: each case on each sandbox level, and afterwards no process of it is
+//! What commands do to the process and the user that run them: each case on each sandbox level, and afterwards no process of it is
 //! left.
 //!
 //! Every case gets a number of its own, which it gives to `sleep` where it leaves something running:

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sinew_guard::{
-    Case, CommandPattern, Condition, Guard, GuardSettings, Layer, Object, Paths, Profile, Rule,
-    RuleOrigin, Rules,
+    Case, CommandPattern, Condition, Contained, Guard, GuardSettings, Layer, Object, Paths,
+    Profile, Rule, RuleOrigin, Rules,
 };
 use sinew_tool::{Access, Claim, Effects, Facts, Links, Ruling, Slot, Verdict, WalkOptions};
 use tempfile::TempDir;
@@ -269,23 +269,29 @@ fn a_moved_directory_may_hold_what_is_meant() {
     }
 }
 
-/// A directory whose content is not known was once judged as if no rule for its destination could mean it.
-#[test]
-fn unread_directory_that_moves_asks() {
-    let place = place();
+/// What is known of a call that moves.
+const MOVES: Case<'static> = Case {
+    tool: "Move",
+    operation: "Move",
+    facts: &Facts { effects: Effects::CHANGE, ..Facts::OBSERVES },
+    effects: Effects::CHANGE,
+    agent: None,
+};
+
+/// Returns the contained move of `docs` to `papers`.
+fn moves_docs(place: &Place) -> Contained {
     let write = Access::Write { parents: false, links: Links::Itself };
     let claims = [("source", "docs", Access::Move), ("destination", "papers", write)];
     let claims =
         claims.map(|(argument, path, access)| Claim { argument, path: Some(path.into()), access });
-    let contained = place.guard.contain(&claims, None, None).unwrap();
-    let facts = Facts { effects: Effects::CHANGE, ..Facts::OBSERVES };
-    let case = Case {
-        tool: "Move",
-        operation: "Move",
-        facts: &facts,
-        effects: facts.effects,
-        agent: None,
-    };
+    place.guard.contain(&claims, None, None).unwrap()
+}
+
+/// A directory whose content is not known was once judged as if no rule for its destination could mean it.
+#[test]
+fn unread_directory_that_moves_asks() {
+    let place = place();
+    let contained = moves_docs(&place);
     for (written, expected) in [
         ("deny paths=docs/deep/**", Verdict::Ask),
         ("deny paths=papers/deep/**", Verdict::Ask),
@@ -296,7 +302,7 @@ fn unread_directory_that_moves_asks() {
         let rules = Rules { profile: Profile::Full, rules, ..Rules::default() };
         let rules = place.guard.anchored(rules).unwrap();
         // Judged by its targets alone: nothing says what the directory holds.
-        let found = sinew_guard::judge(&case, contained.targets(), &rules);
+        let found = sinew_guard::judge(&MOVES, contained.targets(), &rules);
         assert_eq!(found.verdict, expected, "{written}: {found:?}");
     }
 }
@@ -315,22 +321,7 @@ fn rules_hold_for_what_appears_in_a_directory_that_moves() {
             ..Rules::default()
         };
         let rules = place.guard.anchored(rules).unwrap();
-        let write = Access::Write { parents: false, links: Links::Itself };
-        let claims = [("source", "docs", Access::Move), ("destination", "papers", write)];
-        let claims = claims.map(|(argument, path, access)| Claim {
-            argument,
-            path: Some(path.to_owned()),
-            access,
-        });
-        let facts = Facts { effects: Effects::CHANGE, ..Facts::OBSERVES };
-        let case = Case {
-            tool: "Move",
-            operation: "Move",
-            facts: &facts,
-            effects: facts.effects,
-            agent: None,
-        };
-        let judged = place.guard.contain(&claims, None, None).unwrap().judge(&case, &rules);
+        let judged = moves_docs(&place).judge(&MOVES, &rules);
         let cleared = Guard::clear(judged.by_ruling().unwrap()).unwrap();
         fs::write(place.root.join("docs/late.txt"), "x").unwrap();
         let error = cleared.world.files.rename(Slot(0)).unwrap_err().about("it");
