@@ -173,7 +173,8 @@ mod tests {
     use std::time::Duration;
 
     use sinew_tool::{
-        Analysis, Arguments, Command, CommandList, Cover, Segment, Shell, Targets, Unclear,
+        Analysis, Arguments, Command, CommandList, Cover, LazyCommandList, Segment, Shell, Targets,
+        Unclear,
     };
 
     use super::*;
@@ -249,7 +250,7 @@ mod tests {
             plain: Err(Unclear::new("shell.program", "`npm` is not known to be read-only")),
             rest: None,
             repeats: None,
-            commands: CommandList::default(),
+            commands: LazyCommandList::new(CommandList::default),
         };
         let target = CommandTarget {
             command,

@@ -130,6 +130,8 @@ pub struct Job {
 pub struct Commands {
     settings: CommandSettings,
     writable: Vec<PathBuf>,
+    /// The directories of `PATH` for programs: absolute, in order, each once, outside the roots.
+    program_dirs: Vec<PathBuf>,
     /// By session name and path globs: only vocabularies with the same globs share a session.
     sessions: Mutex<Sessions>,
     session_cwds: SessionCwds,
@@ -159,6 +161,7 @@ impl Commands {
     /// Returns the commands of the writable roots. The first command starts the first process.
     pub fn new(settings: CommandSettings, writable: Vec<PathBuf>) -> Self {
         Self {
+            program_dirs: programs::dirs(&settings.env, &writable),
             settings,
             writable,
             sessions: Mutex::default(),

@@ -1,5 +1,6 @@
 //! Resolves the names of programs and shells for a command.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use sinew_tool::{Kind, Shell, ToolError};
@@ -29,18 +30,12 @@ impl Commands {
     /// Finds a program by its name in `PATH`, without directories below a root: a repository must not choose
     /// it.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
-        self.named(name).into_iter().find(|path| is_program(path))
+        self.named(name).find(|path| is_program(path))
     }
 
     /// Returns the paths where a program of a name may be.
-    fn named(&self, name: &str) -> Vec<PathBuf> {
-        let path = self.settings.env.iter().find(|(name, _)| name == "PATH");
-        let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
-        std::env::split_paths(path)
-            .filter(|dir| dir.is_absolute())
-            .filter(|dir| !self.writable.iter().any(|root| dir.starts_with(root)))
-            .map(|dir| dir.join(name))
-            .collect()
+    fn named(&self, name: &str) -> impl Iterator<Item = PathBuf> {
+        self.program_dirs.iter().map(move |dir| dir.join(name))
     }
 
     /// Finds the program that a name means for a command that starts in a directory.
@@ -97,7 +92,7 @@ impl Commands {
             }
         }
         // The project must not choose what the list means.
-        self.program_of(self.named(bare), bare, argument)
+        self.program_of(self.named(bare).collect(), bare, argument)
     }
 
     /// Returns the program that a bare name means for a command that starts in a directory.
@@ -130,6 +125,20 @@ impl Commands {
                 .hint("install it, or take `direnv` out of `run.activate`")
         })
     }
+}
+
+/// Returns the directories where programs are looked for, without those beneath a root.
+pub(super) fn dirs(env: &[(OsString, OsString)], roots: &[PathBuf]) -> Vec<PathBuf> {
+    let path = env.iter().find(|(name, _)| name == "PATH");
+    let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
+    let mut dirs = Vec::new();
+    for dir in std::env::split_paths(path) {
+        let is_writable = roots.iter().any(|root| dir.starts_with(root));
+        if dir.is_absolute() && !is_writable && !dirs.contains(&dir) {
+            dirs.push(dir);
+        }
+    }
+    dirs
 }
 
 /// Returns the device and inode of a file, if it exists.

@@ -32,13 +32,13 @@ mod word;
 mod wrappers;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 pub use loads::loads_unnamed;
 
 use file_system::FileSystem;
-use sinew_tool::{Analysis, Plain, Segment};
+use sinew_tool::{Analysis, LazyCommandList, Plain, Segment};
 
 /// The longest text that is analysed, in bytes.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
@@ -68,6 +68,20 @@ pub struct Seen {
     n_entries: Cell<usize>,
     /// Repositories and working trees that passed the checks.
     places: RefCell<HashSet<PathBuf>>,
+    /// Programs that were looked for, by name.
+    programs: RefCell<HashMap<String, Option<PathBuf>>>,
+}
+
+impl Scene<'_> {
+    /// Returns the path of a program; each name is looked for once.
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        if let Some(found) = self.seen.programs.borrow().get(name) {
+            return found.clone();
+        }
+        let found = (self.program)(name);
+        self.seen.programs.borrow_mut().insert(name.to_owned(), found.clone());
+        found
+    }
 }
 
 /// Analyses a text for the shell.
@@ -80,7 +94,7 @@ pub fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
                 plain: Err(unclear),
                 rest: None,
                 repeats: None,
-                commands: commands::of_unparsed(),
+                commands: LazyCommandList::new(commands::of_unparsed),
             };
         }
     };
@@ -94,7 +108,8 @@ pub fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
         },
     };
     let repeats = repeats::of(&parsed, text);
-    let commands = commands::of_text(&parsed, text);
+    let text = text.to_owned();
+    let commands = LazyCommandList::new(move || commands::of_text(&parsed, &text));
     Analysis { segments, plain, rest, repeats, commands }
 }
 
@@ -108,7 +123,9 @@ pub fn analyse_argv(argv: &[String], scene: &Scene<'_>) -> Analysis {
         .map(Plain::Argv);
     let is_shown = argv.iter().all(|arg| word::check_characters(arg).is_ok());
     let rest = (plain.is_err() && is_shown).then(|| vec![argv.to_vec()]);
-    Analysis { segments, plain, rest, repeats: None, commands: commands::of_argv(argv) }
+    let argv = argv.to_vec();
+    let commands = LazyCommandList::new(move || commands::of_argv(&argv));
+    Analysis { segments, plain, rest, repeats: None, commands }
 }
 
 #[cfg(test)]

@@ -407,7 +407,7 @@ impl Writer<'_> {
     /// Returns the path of a program and its name.
     pub(super) fn find(&self, word: &str) -> Result<(String, String), Unclear> {
         let name = word.rsplit('/').next().unwrap_or_default();
-        let path = (self.scene.program)(name).ok_or_else(|| {
+        let path = self.scene.program(name).ok_or_else(|| {
             Unclear::new("shell.missing", format!("there is no program `{name}` in PATH"))
         })?;
         if word.contains('/')

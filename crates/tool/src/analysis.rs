@@ -1,5 +1,9 @@
 //! The static analysis of a command before it runs.
 
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
 use serde::Serialize;
 
 /// One command of a shell text, or a program with its arguments.
@@ -23,7 +27,42 @@ pub struct Analysis {
     /// The file operation that does exactly the same.
     pub repeats: Option<&'static str>,
     /// The commands for deny and ask rules.
-    pub commands: CommandList,
+    pub commands: LazyCommandList,
+}
+
+/// A [`CommandList`] that is made when it is first looked at: most commands meet no rule that needs it.
+#[derive(Clone)]
+pub struct LazyCommandList(Arc<LazyLock<CommandList, MakeList>>);
+
+type MakeList = Box<dyn FnOnce() -> CommandList + Send>;
+
+impl LazyCommandList {
+    /// Returns a list that a function makes when it is needed.
+    pub fn new(make: impl FnOnce() -> CommandList + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(make))))
+    }
+}
+
+impl Deref for LazyCommandList {
+    type Target = CommandList;
+
+    fn deref(&self) -> &CommandList {
+        &self.0
+    }
+}
+
+impl PartialEq for LazyCommandList {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || **self == **other
+    }
+}
+
+impl Eq for LazyCommandList {}
+
+impl fmt::Debug for LazyCommandList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
 }
 
 /// Every command of a line, including substitutions and wrappers such as `env`, `xargs` and `sh -c`.

@@ -38,7 +38,7 @@ pub mod visible;
 mod word_enum;
 mod world;
 
-pub use analysis::{Analysis, CommandList, Piece, Plain, Segment, Unclear};
+pub use analysis::{Analysis, CommandList, LazyCommandList, Piece, Plain, Segment, Unclear};
 pub use approval::{Answer, Approver, Cover, Question, Scope};
 pub use background::{Background, Key, Matcher, News, Screen, Size, Typed, Wait, Waited};
 pub use caller::Caller;
