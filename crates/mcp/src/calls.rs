@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, pending, ready};
 use sinew_tool::sync::lock;
 use sinew_tool::{Cancel, Reply};
 
@@ -40,15 +42,13 @@ impl Calls {
         cancel: Cancel,
         call: F,
     ) -> impl Future<Output = Reply> + Send + use<F> {
-        let entered = self.enter(cancel);
-        async move {
-            if let Some(entered) = entered {
-                let reply = call.await;
-                if !entered.leave() {
-                    return reply;
-                }
-            }
-            std::future::pending().await
+        // No async block: it would hold the call twice, and every call is moved.
+        match self.enter(cancel) {
+            Some(entered) => Either::Left(call.then(|reply| match entered.leave() {
+                true => Either::Left(pending()),
+                false => Either::Right(ready(reply)),
+            })),
+            None => Either::Right(pending()),
         }
     }
 
@@ -133,6 +133,14 @@ mod tests {
         }
         assert_eq!(n.load(Ordering::Relaxed), 1);
         assert!(!calls.is_busy());
+    }
+
+    #[test]
+    fn call_is_held_once() {
+        let call = std::future::ready(Reply::text("x"));
+        let size = size_of_val(&call);
+        let run = Calls::default().run(Cancel::default(), call);
+        assert!(size_of_val(&run) < 2 * size, "{} of {size} bytes", size_of_val(&run));
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Memory {
     fn caller(&mut self, caller: &Caller) -> &mut CallerMemory {
         self.now += 1;
         let key = (caller.session.clone(), caller.agent.clone().unwrap_or_default());
-        if !self.callers.contains_key(&key) {
+        if MAX_CALLERS <= self.callers.len() && !self.callers.contains_key(&key) {
             make_room(&mut self.callers, MAX_CALLERS, |of| of.used);
         }
         let of = self.callers.entry(key).or_default();

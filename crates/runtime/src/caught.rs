@@ -7,14 +7,12 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use sinew_tool::{Kind, ToolError};
 
-/// Runs a future; a panic in any poll becomes an error.
-pub(crate) async fn caught<T>(
+/// Runs a future; a panic in any poll becomes an error. No async function: it would hold the future twice.
+pub(crate) fn caught<T>(
     future: impl Future<Output = Result<T, ToolError>>,
-) -> Result<T, ToolError> {
-    match AssertUnwindSafe(future).catch_unwind().await {
-        Ok(result) => result,
-        Err(panic) => Err(panicked(&*panic)),
-    }
+) -> impl Future<Output = Result<T, ToolError>> {
+    let ended = AssertUnwindSafe(future).catch_unwind();
+    ended.map(|ended| ended.unwrap_or_else(|panic| Err(panicked(&*panic))))
 }
 
 /// The error of a panic; only the log gets the panic message.
