@@ -16,7 +16,7 @@ use sinew_runtime::GrantStore;
 use sinew_tool::{Effects, Kind, ToolError};
 
 use super::options::RuleOptions;
-use super::{ConfigError, layers, rules};
+use super::{ConfigError, files, lines, rules};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,14 +64,14 @@ impl Grants {
                 error.to_string().trim_end()
             ))
         };
-        let text = match layers::read(&path) {
+        let text = match files::read(&path) {
             Ok(text) => text,
-            Err(error) if layers::is_absent(&error) => return Ok(Vec::new()),
+            Err(error) if files::is_absent(&error) => return Ok(Vec::new()),
             Err(error) => return Err(fail(&error)),
         };
         let written: GrantsFile = toml_edit::de::from_str(&text).map_err(|error| fail(&error))?;
         let mut rules = rules::read(&written.rules).map_err(|error| fail(&error))?;
-        for (rule, line) in rules.iter_mut().zip(layers::lines_of_rules(&text)) {
+        for (rule, line) in rules.iter_mut().zip(lines::lines_of_rules(&text)) {
             let place = format!("{}:{line}", path.display());
             rule.origin = RuleOrigin { layer: Layer::User, place };
         }
@@ -86,7 +86,7 @@ impl Grants {
         // Several processes may write at once.
         let lock = File::open(dir)?;
         flock(&lock, FlockOperation::LockExclusive)?;
-        let text = match layers::read(&path) {
+        let text = match files::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error),

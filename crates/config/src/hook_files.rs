@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 use sinew_guard::Layer;
 
-use super::layers::Layers;
+use super::layers::{Layers, LeftOut};
 use super::options::{HookCommandOptions, HookOptions};
 use super::trust::Content;
-use super::{ConfigError, Origin, hooks, layers};
+use super::{ConfigError, Origin, files, hooks};
 
 /// The file names of a hook folder; the first that exists counts.
 const FILES: [&str; 2] = ["HOOK.md", "hook.toml"];
@@ -26,8 +26,8 @@ const FILES: [&str; 2] = ["HOOK.md", "hook.toml"];
 impl Layers {
     /// Adds the hooks in the folders of a directory, if it exists.
     pub fn add_hook_folders(&mut self, dir: &Path) -> Result<(), ConfigError> {
-        for (path, folder) in files(dir)? {
-            let text = layers::read(&path).map_err(|error| fault(&path, "", &error))?;
+        for (path, folder) in hook_files(dir)? {
+            let text = files::read(&path).map_err(|error| fault(&path, "", &error))?;
             self.add_hook_file(&path, text, folder, Layer::User)?;
         }
         Ok(())
@@ -35,11 +35,11 @@ impl Layers {
 
     /// Leaves out the hooks in the folders of a directory: they would run outside the sandbox.
     pub(super) fn leave_out_hook_folders(&mut self, dir: &Path) -> Result<(), ConfigError> {
-        for (path, folder) in files(dir)? {
-            let text = layers::read(&path).map_err(|error| fault(&path, "", &error))?;
+        for (path, folder) in hook_files(dir)? {
+            let text = files::read(&path).map_err(|error| fault(&path, "", &error))?;
             let value = hooks::as_written(&hook_of(&path, text, folder)?);
             let origin = Origin::File(path, None, Layer::Session);
-            self.left_out.push(layers::LeftOut { key: hooks::KEY.to_owned(), value, origin });
+            self.left_out.push(LeftOut { key: hooks::KEY.to_owned(), value, origin });
         }
         Ok(())
     }
@@ -53,7 +53,7 @@ impl Layers {
             return Ok(());
         }
         let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-        let files = match files(&dir) {
+        let files = match hook_files(&dir) {
             Ok(files) => files,
             // An untrusted repository cannot stop sinew from starting.
             Err(error) if self.trusted_project.is_none() => {
@@ -67,7 +67,7 @@ impl Layers {
                 let left_out = format!("{}: it is left out, {}", path.display(), hooks::UNTRUSTED);
                 self.warnings.push(left_out);
             } else if is_own(&folder) && is_file(&path) {
-                let text = layers::read(&path).map_err(|error| fault(&path, "", &error))?;
+                let text = files::read(&path).map_err(|error| fault(&path, "", &error))?;
                 self.add_hook_file(&path, text, folder, Layer::Project)?;
             } else {
                 let why = "a project's hook may not be reached by a link";
@@ -172,7 +172,7 @@ fn trusted_files(content: &Content) -> Vec<PathBuf> {
 
 /// Returns each hook file of a directory and its folder, sorted by name.
 /// A failed stat other than "not found" is an error, because that hook may block calls.
-fn files(dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, ConfigError> {
+fn hook_files(dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, ConfigError> {
     if !is_there(dir)? {
         return Ok(Vec::new());
     }
@@ -202,7 +202,7 @@ fn files(dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, ConfigError> {
 fn is_there(path: &Path) -> Result<bool, ConfigError> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
-        Err(error) if layers::is_absent(&error) => Ok(false),
+        Err(error) if files::is_absent(&error) => Ok(false),
         Err(error) => Err(fault(path, "", &error)),
     }
 }

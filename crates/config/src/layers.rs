@@ -1,27 +1,21 @@
 //! Reads and merges the configuration layers, and records the origin of each value.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "configuration files are read here and nowhere else"
-)]
-
 pub(super) mod arguments;
 mod floor;
+mod keys;
 mod tighten;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags};
-use rustix::io::Errno;
 use serde_json::{Map, Value};
 use sinew_guard::{Layer, Rule, RuleOrigin};
 
 use self::tighten::tightened;
+use super::files::{PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath};
+use super::lines::{lines_of_keys, placed};
 use super::{ConfigError, Options, hooks, rules, serve};
 
 /// The origin of a value.
@@ -212,16 +206,10 @@ fn unknown(key: &str, word: &str) -> String {
 
 /// The path of the system's configuration.
 pub const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
-/// The size limit of a configuration file.
-const MAX_FILE_BYTES: u64 = 1024 * 1024;
-/// The directory for sinew's files in a project.
-pub(super) const PROJECT_DIR: &str = ".sinew";
-/// The name of a project's configuration in it.
-pub(super) const PROJECT_FILE: &str = "config.toml";
 /// The names of the file and of the hooks directory in the user's configuration directory.
 const USER_FILE: &str = "config.toml";
 const HOOKS_DIR: &str = "hooks";
-const RULES: &str = "rules";
+pub(super) const RULES: &str = "rules";
 const DENIED: &str = "tools.policy.deny";
 const ALLOWED: &str = "tools.policy.allow";
 /// The key that lets arguments and variables loosen.
@@ -588,57 +576,6 @@ fn words(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Returns whether an error means a missing file: ENOENT or ENOTDIR.
-pub(super) fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// Returns whether a file or its parent is a dangling symlink: lost rules must not count as no rules.
-fn is_lost(path: &Path) -> bool {
-    let leads_nowhere = |path: &Path| {
-        let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
-        is_link && fs::metadata(path).is_err()
-    };
-    leads_nowhere(path) || path.parent().is_some_and(leads_nowhere)
-}
-
-/// Reads a configuration file, which must be regular and within the size limit.
-pub fn read(path: &Path) -> io::Result<String> {
-    let mut options = fs::OpenOptions::new();
-    let nonblocking = OFlags::NONBLOCK.bits();
-    text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)
-}
-
-/// Reads a project's configuration without following symlinks: a parse error would reveal the target's text.
-pub(super) fn read_beneath(project: &Path) -> io::Result<String> {
-    let by_name = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let project = rustix::fs::open(project, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let dir = rustix::fs::openat(&project, PROJECT_DIR, by_name, Mode::empty())?;
-    let linked = || io::Error::other("a project's configuration may not be reached by a link");
-    if FileType::from_raw_mode(rustix::fs::fstat(&dir)?.st_mode).is_symlink() {
-        return Err(linked());
-    }
-    let to_read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match rustix::fs::openat(&dir, PROJECT_FILE, to_read, Mode::empty()) {
-        Ok(file) => text_of(fs::File::from(file)),
-        Err(Errno::LOOP) => Err(linked()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn text_of(file: fs::File) -> io::Result<String> {
-    let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    if MAX_FILE_BYTES < meta.len() {
-        return Err(io::Error::other("larger than 1 MiB"));
-    }
-    let mut text = String::new();
-    file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 fn check(tree: Value) -> Result<(), serde_json::Error> {
     serde_json::from_value::<Options>(tree).map(|_| ())
 }
@@ -669,87 +606,13 @@ fn insert(tree: &mut Map<String, Value>, key: &str, value: Value) {
     }
 }
 
-/// Returns the line of every key of a TOML text.
-fn lines_of_keys(text: &str) -> BTreeMap<String, usize> {
-    let mut lines = BTreeMap::new();
-    if let Ok(document) = toml_edit::Document::parse(text) {
-        collect_lines("", document.as_table(), text, &mut lines);
-    }
-    lines
-}
-
-/// Returns the line of every rule in a TOML text.
-pub(super) fn lines_of_rules(text: &str) -> Vec<usize> {
-    let lines = lines_of_keys(text);
-    let line = |at: usize| lines.get(&format!("{RULES}[{at}]")).copied();
-    (0..).map_while(line).collect()
-}
-
-/// Prefixes an error about rules with the file, line and column of its key.
-pub(super) fn placed(path: &Path, text: &str, error: ConfigError) -> ConfigError {
-    let key = error.0.split('`').find(|part| part.starts_with(RULES));
-    let at = key.and_then(|key| place_of(text, key));
-    let at = at.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
-    ConfigError(format!("{}{at}: {}", path.display(), error.0.trim_end()))
-}
-
-/// Returns the line and column of a key's value, or of its parent if it is missing.
-fn place_of(text: &str, key: &str) -> Option<(usize, usize)> {
-    let document = toml_edit::Document::parse(text).ok()?;
-    let mut item = document.as_item();
-    let mut found = None;
-    for part in key.split(['.', '[']) {
-        let next = match part.strip_suffix(']') {
-            Some(at) => at.parse::<usize>().ok().and_then(|at| item.get(at)),
-            None => item.get(part),
-        };
-        let Some(next) = next else { break };
-        item = next;
-        found = item.span().or(found);
-    }
-    let before = text.get(..found?.start)?;
-    let line = before.rsplit('\n').next().unwrap_or_default();
-    Some((before.matches('\n').count() + 1, line.chars().count() + 1))
-}
-
-fn collect_lines(
-    prefix: &str,
-    table: &dyn toml_edit::TableLike,
-    text: &str,
-    lines: &mut BTreeMap<String, usize>,
-) {
-    for (name, item) in table.iter() {
-        let key = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
-        if let Some(inner) = item.as_table_like() {
-            collect_lines(&key, inner, text, lines);
-        } else {
-            let tables =
-                item.as_array_of_tables().into_iter().flatten().map(toml_edit::Table::span);
-            let values = item.as_array().into_iter().flatten().map(toml_edit::Value::span);
-            for (at, span) in tables.chain(values).enumerate() {
-                add_line(format!("{key}[{at}]"), span, text, lines);
-            }
-            let first = item.as_array_of_tables().and_then(|tables| tables.get(0)?.span());
-            add_line(key, item.span().or(first), text, lines);
-        }
-    }
-}
-
-fn add_line(
-    key: String,
-    span: Option<std::ops::Range<usize>>,
-    text: &str,
-    lines: &mut BTreeMap<String, usize>,
-) {
-    if let Some(span) = span {
-        let before = text.get(..span.start).unwrap_or_default();
-        lines.insert(key, before.matches('\n').count() + 1);
-    }
-}
-
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the tests lay out files")]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
+    use rustix::fs::{FileType, Mode};
     use serde_json::json;
 
     use super::*;

@@ -9,12 +9,14 @@
 pub mod clients;
 mod context_window;
 pub mod env_vars;
+mod files;
 mod grants;
 mod hook_files;
 pub mod hooks;
 pub mod import;
 pub mod jsonc;
 mod layers;
+mod lines;
 mod options;
 mod reference;
 pub mod rules;
@@ -22,9 +24,9 @@ mod serve;
 mod settings;
 pub mod trust;
 
+pub use files::read as read_text;
 pub use grants::Grants;
 pub use layers::arguments::real;
-pub use layers::read as read_text;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions,

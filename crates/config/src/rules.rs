@@ -8,7 +8,7 @@ use sinew_guard::{
 use sinew_tool::{Effects, Verdict, name_matches, shown, tool_matches};
 
 use super::options::{ConditionOptions, RuleOptions};
-use super::{ConfigError, Layered, Options, ToolList, layers};
+use super::{ConfigError, Layered, Options, ToolList, files, lines};
 
 /// Validates rules; the error names the key of the first invalid one.
 pub fn read(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigError> {
@@ -343,7 +343,7 @@ pub fn read_file(path: &Path) -> Result<PolicyFile, ConfigError> {
     let fail = |error: &dyn std::fmt::Display| {
         ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))
     };
-    let text = layers::read(path).map_err(|error| fail(&error))?;
+    let text = files::read(path).map_err(|error| fail(&error))?;
     let Options { profile: word, rules, .. } =
         toml_edit::de::from_str(&text).map_err(|error| fail(&error))?;
     let written = rules.unwrap_or_default();
@@ -353,8 +353,8 @@ pub fn read_file(path: &Path) -> Result<PolicyFile, ConfigError> {
             fail(&format!("`profile` must be one of read-only, workspace, full, not `{word}`"))
         })?,
     };
-    let mut rules = read(&written).map_err(|error| layers::placed(path, &text, error))?;
-    for (rule, line) in rules.iter_mut().zip(layers::lines_of_rules(&text)) {
+    let mut rules = read(&written).map_err(|error| lines::placed(path, &text, error))?;
+    for (rule, line) in rules.iter_mut().zip(lines::lines_of_rules(&text)) {
         let place = format!("{}:{line}", path.display());
         rule.origin = RuleOrigin { layer: Layer::Session, place };
     }

@@ -15,7 +15,8 @@ use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, open
 use serde::{Deserialize, Serialize};
 use sinew_guard::StateDir;
 
-use super::layers::{self, LeftOut, PROJECT_DIR, PROJECT_FILE};
+use super::files::{self, PROJECT_DIR, PROJECT_FILE};
+use super::layers::LeftOut;
 use super::{ConfigError, real};
 
 const FILE: &str = "trust.toml";
@@ -41,9 +42,9 @@ impl Content {
     /// Reads the files of a project. A symlink is an error: its target can change unseen.
     pub fn of(project: &Path) -> io::Result<Self> {
         let mut content = Self::default();
-        let text = match layers::read_beneath(project) {
+        let text = match files::read_beneath(project) {
             Ok(text) => Some(text),
-            Err(error) if layers::is_absent(&error) => None,
+            Err(error) if files::is_absent(&error) => None,
             Err(error) => return Err(error),
         };
         if let Some(text) = text {
@@ -116,7 +117,7 @@ impl Content {
 
     /// Returns the text of a file if it still has the recorded hash.
     pub fn text(&self, project: &Path, file: &Path) -> io::Result<String> {
-        let text = layers::read(&project.join(file))?;
+        let text = files::read(&project.join(file))?;
         let hash = blake3::hash(text.as_bytes());
         match self.files.iter().any(|(path, known)| path == file && *known == hash) {
             true => Ok(text),
@@ -231,9 +232,9 @@ impl Trusted {
         if fs::metadata(&path).is_ok_and(|meta| meta.mode() & 0o022 != 0) {
             return Err(fail(&"others may write it; take that away (`chmod go-w`)"));
         }
-        match layers::read(&path) {
+        match files::read(&path) {
             Ok(text) => toml_edit::de::from_str(&text).map_err(|error| fail(&error)),
-            Err(error) if layers::is_absent(&error) => Ok(Self::default()),
+            Err(error) if files::is_absent(&error) => Ok(Self::default()),
             Err(error) => Err(fail(&error)),
         }
     }

@@ -15,7 +15,9 @@
 //! In an idle server the helper thread sometimes reads the whole database (`check`). It keeps a damaged one
 //! aside, and the next reply reports it. The next opener removes temporary files of dead processes.
 
+mod append;
 mod audit;
+mod batches;
 mod check;
 mod head;
 mod key;
@@ -34,22 +36,20 @@ mod whole_check;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, TryLockError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rusqlite::Connection;
 use sinew_tool::sync::lock;
 use sinew_tool::{BoxFuture, Closing, Event, Kind, Ledger, Ticket, ToolError};
 
-use crate::database::{self, Failed, PATIENT, at_once};
+use crate::database::{Failed, PATIENT, at_once};
 use crate::redact::Redactor;
+use batches::{Pending, Queue};
 use opening::{FileId, OpenLedger, Opener};
-use record::{Link, OfProcess};
-use row::{Cleaner, Row, Who, WriteStep};
+use row::{Row, Who};
 use sinew_fs::process_identity::{ProcessIdentity, os_user};
 use sinew_fs::state::StateDir;
-use waiting::Promise;
 
 pub use crate::database::LedgerSync;
 pub use audit::{Audit, AuditError, Wanted, key_of};
@@ -60,21 +60,10 @@ pub use record::{Field, Fields, Link as ChainLink, Record};
 pub use retention::Retention;
 pub use verify::{Finding, Unfinished, Verified, Walk};
 
-/// The longest delay of a read's record.
-const MAX_WAIT: Duration = Duration::from_millis(50);
-/// The queue length at which a batch is written.
-const MAX_WAITING: usize = 256;
 /// The most records that wait while the database cannot be written.
 const MAX_KEPT: usize = 65_536;
 /// How long a change waits in place while another process writes.
 const QUICK: Duration = Duration::from_millis(20);
-/// The pause of the helper thread after a failure.
-const RETRY: Duration = Duration::from_millis(500);
-/// The interval of retention in the helper thread.
-const TENDED_EVERY: Duration = Duration::from_secs(10 * 60);
-/// The time without records before the whole database is read.
-const IDLE: Duration = Duration::from_secs(2);
-
 /// The handling of calls while no record can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
@@ -162,17 +151,6 @@ struct SharedLedger {
     checked: Mutex<Option<(FileId, whole_check::Progress)>>,
 }
 
-/// Why a wait of the helper thread ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Woke {
-    /// Records are due.
-    Due,
-    /// Long idle: the whole database should be read.
-    Idle,
-    /// The ledger closes.
-    Closed,
-}
-
 /// A callback for notices about the ledger.
 type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -185,35 +163,9 @@ struct Loss {
     n_late: u64,
 }
 
-#[derive(Default)]
-struct Queue {
-    rows: Vec<Row>,
-    /// Intents whose changes wait for the helper thread.
-    intents: Vec<Pending>,
-    /// Whether the helper thread sleeps until a record arrives.
-    idle: bool,
-    closed: bool,
-}
-
-struct Pending {
-    row: Row,
-    ticket: Ticket,
-    promise: Promise,
-}
-
 enum Database {
     Closed,
     Open(Box<OpenLedger>),
-}
-
-/// The result of one transaction.
-struct Written {
-    process: OfProcess,
-    tail: Link,
-    opened: Vec<(Ticket, i64)>,
-    closed: Vec<Ticket>,
-    /// Whether the head was wrong and must be rewritten.
-    head_was_wrong: bool,
 }
 
 impl SqliteLedger {
@@ -404,114 +356,6 @@ impl SharedLedger {
         written
     }
 
-    fn insert<'a>(
-        &self,
-        database: &mut Database,
-        rows: impl Iterator<Item = &'a Row>,
-        patience: Duration,
-    ) -> Result<(), Failed> {
-        // Redacts before the transaction, so that no other process waits for it.
-        let clean = Cleaner(&self.recorded.redactor);
-        let steps: Vec<WriteStep<'_>> = rows.filter_map(|row| row.step(&clean)).collect();
-        let client = lock(&self.client).as_deref().map(|client| clean.name(client).into_owned());
-        for _ in 0..2 {
-            let open = self.connection(database, patience)?;
-            let written = self.transaction(open, &steps, client.as_deref())?;
-            // A database that was just renamed aside does not count: retries with the new one.
-            if self.is_there(open) {
-                self.written(open, written, client);
-                return Ok(());
-            }
-        }
-        Err(Failed::new("the database was taken away while it was written"))
-    }
-
-    /// Remembers the result of a transaction and notes the head.
-    fn written(&self, open: &mut OpenLedger, written: Written, client: Option<String>) {
-        // The records count anyway; the next write notes the head again.
-        let _ = open.head.note(&open.key, written.tail, written.head_was_wrong);
-        open.process = Some((written.process, client));
-        let mut intents = lock(&self.intents);
-        intents.extend(written.opened.iter().map(|(ticket, seq)| (*ticket, (open.file, *seq))));
-        for ticket in &written.closed {
-            intents.remove(ticket);
-        }
-    }
-
-    /// Appends steps to the end of the chain.
-    fn transaction(
-        &self,
-        open: &mut OpenLedger,
-        steps: &[WriteStep<'_>],
-        client: Option<&str>,
-    ) -> Result<Written, Failed> {
-        let OpenLedger { connection, key, head, file, process } = open;
-        at_once(connection, |connection| {
-            let mut tail = record::tail(connection, Link::START)?;
-            let wrong = head::wrong(connection, head.noted(key), tail)?;
-            let process = match process {
-                Some((known, of)) if of.as_deref() == client && is_entered(connection, known)? => {
-                    known.clone()
-                }
-                _ => self.who().enter(connection, client)?,
-            };
-            let mut written = Written {
-                process,
-                tail,
-                opened: Vec::new(),
-                closed: Vec::new(),
-                head_was_wrong: wrong.is_some(),
-            };
-            if let Some(event) = wrong {
-                let draft = opening::event(&self.recorded.redactor, &event);
-                record::append(connection, key, &mut tail, &written.process, &draft)?;
-            }
-            for step in steps {
-                self.step(connection, (key, *file), &mut tail, &mut written, step)?;
-            }
-            written.tail = tail;
-            Ok::<_, Failed>(written)
-        })
-    }
-
-    fn step(
-        &self,
-        connection: &Connection,
-        (key, file): (&Key, FileId),
-        tail: &mut Link,
-        written: &mut Written,
-        step: &WriteStep<'_>,
-    ) -> Result<(), Failed> {
-        let (draft, opens, closes) = match step {
-            WriteStep::Known(row) => return Ok(row.insert(connection, written.process.number)?),
-            WriteStep::Record { draft, opens, closes } => (draft, opens, closes),
-        };
-        let now = closes.and_then(|ticket| {
-            let now = written.opened.iter().find(|(opened, _)| *opened == ticket);
-            let before = || lock(&self.intents).get(&ticket).copied();
-            now.map(|(_, seq)| *seq)
-                .or_else(|| before().filter(|(of, _)| *of == file).map(|(_, seq)| seq))
-        });
-        match now {
-            Some(intent) => {
-                let closing = draft.closing(intent);
-                record::append(connection, key, tail, &written.process, &closing)?;
-                connection
-                    .prepare_cached("DELETE FROM unsettled WHERE seq = ?1")?
-                    .execute([intent])?;
-            }
-            None => record::append(connection, key, tail, &written.process, draft)?,
-        }
-        written.closed.extend(*closes);
-        if let Some((ticket, temporaries)) = opens {
-            written.opened.push((*ticket, tail.seq));
-            connection
-                .prepare_cached("INSERT INTO unsettled (seq, temporaries) VALUES (?1, ?2)")?
-                .execute((tail.seq, temporaries))?;
-        }
-        Ok(())
-    }
-
     /// Writes an intent within a moment; returns false if it must wait.
     fn write_quickly(&self, intent: &Row) -> Result<bool, Failed> {
         let mut database = match self.database.try_lock() {
@@ -526,143 +370,6 @@ impl SharedLedger {
                 self.note(&failed);
                 Err(failed)
             }
-        }
-    }
-
-    /// Writes all waiting records and intents, waiting up to [`PATIENT`].
-    fn write_patiently(&self) -> Result<(), Failed> {
-        let mut database = lock(&self.database);
-        let mut intents = std::mem::take(&mut lock(&self.queue).intents);
-        intents.retain(|intent| !intent.promise.is_withdrawn());
-        let rows: Vec<&Row> = intents.iter().map(|intent| &intent.row).collect();
-        let written = self.write(&mut database, &rows, PATIENT);
-        if let Err(failed) = &written {
-            self.note(failed);
-        }
-        for Pending { row, ticket, promise } in intents {
-            let goes_on = self.goes_on(&written);
-            if goes_on && written.is_err() {
-                self.put_late(row);
-            }
-            let came = if goes_on { Ok(()) } else { written.clone() };
-            if !promise.settle(came) && goes_on {
-                lock(&self.queue).rows.push(Row::withdrawn(ticket));
-            }
-        }
-        written
-    }
-
-    fn goes_on(&self, written: &Result<(), Failed>) -> bool {
-        written.is_ok() || self.recorded.on_failure == OnFailure::Continue
-    }
-
-    /// Queues the intent of a change that happens unrecorded.
-    fn put_late(&self, row: Row) {
-        lock(&self.loss).n_late += 1;
-        self.put_back(vec![row]);
-    }
-
-    /// Remembers why a write failed, and reports the first failure.
-    fn note(&self, failed: &Failed) {
-        let before = lock(&self.problem).replace(failed.problem.clone());
-        if let (None, Some(tell)) = (before, self.on_failure.get()) {
-            tell(&failed.problem);
-        }
-    }
-
-    /// Queues unwritten records again, up to [`MAX_KEPT`].
-    fn put_back(&self, mut rows: Vec<Row>) {
-        let mut queue = lock(&self.queue);
-        rows.append(&mut queue.rows);
-        let n_over = rows.len().saturating_sub(MAX_KEPT);
-        rows.truncate(MAX_KEPT);
-        queue.rows = rows;
-        drop(queue);
-        lock(&self.loss).n_lost += n_over as u64;
-    }
-
-    /// Queues a record; returns whether to wake the helper thread.
-    fn push(&self, row: Row) -> bool {
-        let mut queue = lock(&self.queue);
-        if MAX_KEPT <= queue.rows.len() {
-            drop(queue);
-            lock(&self.loss).n_lost += 1;
-            return false;
-        }
-        queue.rows.push(row);
-        // A helper thread that waits for a batch needs no wake.
-        std::mem::take(&mut queue.idle) || MAX_WAITING <= queue.rows.len()
-    }
-
-    /// The helper thread: writes batches, shortens the write-ahead log, and checks the database when idle.
-    fn write_batches(self: &Arc<Self>) {
-        let mut tended: Option<Instant> = None;
-        let mut check_at = Instant::now();
-        loop {
-            let woke = self.wait_for_batch(check_at.max(Instant::now() + IDLE));
-            if woke == Woke::Idle {
-                let rest = self.check();
-                check_at = Instant::now() + rest;
-                continue;
-            }
-            let closed = woke == Woke::Closed;
-            // The records wait for the next batch; changes are refused meanwhile.
-            if self.write_patiently().is_err() && !closed {
-                std::thread::sleep(RETRY);
-            }
-            if tended.is_none_or(|at| TENDED_EVERY < at.elapsed()) {
-                self.tend();
-                tended = Some(Instant::now());
-            }
-            self.shorten_log();
-            if closed {
-                return;
-            }
-        }
-    }
-
-    /// Waits until a batch is due, or until `idle_at` without records.
-    fn wait_for_batch(&self, idle_at: Instant) -> Woke {
-        let mut queue = lock(&self.queue);
-        while queue.rows.is_empty() && queue.intents.is_empty() && !queue.closed {
-            let Some(left) = idle_at.checked_duration_since(Instant::now()) else {
-                queue.idle = false;
-                return Woke::Idle;
-            };
-            queue.idle = true;
-            queue = self.wait(queue, left);
-        }
-        queue.idle = false;
-        let due = Instant::now() + MAX_WAIT;
-        while queue.rows.len() < MAX_WAITING && queue.intents.is_empty() && !queue.closed {
-            let Some(left) = due.checked_duration_since(Instant::now()) else { break };
-            queue = self.wait(queue, left);
-        }
-        if queue.closed { Woke::Closed } else { Woke::Due }
-    }
-
-    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, at_most: Duration) -> MutexGuard<'a, Queue> {
-        let waited = self.wake.wait_timeout(queue, at_most);
-        waited.map_or_else(|error| error.into_inner().0, |(queue, _)| queue)
-    }
-
-    /// Removes old knowledge of files, and records beyond retention.
-    fn tend(&self) {
-        let mut database = lock(&self.database);
-        let Database::Open(open) = &mut *database else { return };
-        // A failed removal is retried later.
-        if let Some((process, _)) = &open.process {
-            let _ = known::prune(&open.connection, process.number);
-        }
-        let kept = self.recorded.retention.apply(open, self.who(), &self.recorded.redactor);
-        if let (Ok(Some(why)), Some(tell)) = (kept, self.on_notice.get()) {
-            tell(&why);
-        }
-    }
-
-    fn shorten_log(&self) {
-        if let Database::Open(open) = &*lock(&self.database) {
-            database::shorten_log(&open.connection);
         }
     }
 }
@@ -682,13 +389,6 @@ impl Loss {
         self.n_lost -= recorded.n_lost.min(self.n_lost);
         self.n_late -= recorded.n_late.min(self.n_late);
     }
-}
-
-/// Returns whether the database still has a process: retention removes those without records.
-fn is_entered(connection: &Connection, process: &OfProcess) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM process WHERE process = ?1)")?
-        .query_row([process.number], |row| row.get(0))
 }
 
 impl Ledger for SqliteLedger {

@@ -2,6 +2,7 @@
 //!
 //! Each event has its own list, built once, so that events without hooks cost nothing.
 
+mod answer;
 mod breaker;
 mod command;
 pub(crate) mod session;

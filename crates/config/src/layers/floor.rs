@@ -7,69 +7,65 @@ use serde_json::Value;
 use sinew_guard::Layer;
 
 use super::super::ConfigError;
-use super::tighten::{FAILURES, LEVELS, MODES, PROFILES, SYNCS, strength};
+use super::keys::{Floor, KEYS, Key, LEVELS, MODES, PROFILES, Tightens};
+use super::tighten::strength;
 use super::{Layers, MANAGED, Origin, RULES, TRUST_ARGUMENTS, words};
-
-/// Floor keys with a word: the floor key, the restricted key, its words, and the default.
-const WORDS: [(&str, &str, &[&str], &str); 3] = [
-    ("approvals", "approvals", MODES, "auto"),
-    ("profile", "profile", PROFILES, "workspace"),
-    ("require_sandbox", "run.require_sandbox", LEVELS, "none"),
-];
-
-/// Ledger keys that a floor fixes at the system's value: words, the loosest first, or numbers, where 0
-/// means no limit.
-const OF_LEDGER: [(&str, &[&str]); 4] = [
-    ("ledger.on_failure", FAILURES),
-    ("ledger.sync", SYNCS),
-    ("ledger.max_age_days", &[]),
-    ("ledger.max_records", &[]),
-];
 
 /// Raises every value to the floor. Returns whether other layers may not allow calls.
 pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
     check(layers)?;
-    for (name, key, loosest_first, usual) in WORDS {
-        hold_one(layers, name, key, |floor, value| {
-            // An unknown word is rejected later, with its key.
-            let floor = strength(loosest_first, floor)?;
-            // A floor below the default must not lower it.
-            let usual = Value::from(usual);
-            let is_loose = strength(loosest_first, value.unwrap_or(&usual)) < Some(floor);
-            is_loose.then(|| loosest_first.get(floor).map(|word| Value::from(*word)))?
-        });
+    for key in KEYS {
+        if let Some(floor) = key.floor {
+            hold_key(layers, key, floor);
+        }
     }
     hold_profile(layers);
-    hold_one(layers, "network", "run.network", |floor, value| {
-        let opens = *floor == Value::Bool(false) && value == Some(&Value::Bool(true));
-        opens.then_some(Value::Bool(false))
-    });
     // Without at least Landlock the network setting has no effect.
     hold_one(layers, "network", "run.require_sandbox", |floor, value| {
         let walls = Value::from("landlock");
         let is_open = value.is_none_or(|value| strength(LEVELS, value) < strength(LEVELS, &walls));
         (*floor == Value::Bool(false) && is_open).then_some(walls)
     });
-    // The system's own file may trust.
-    let trusted = layers.values.get(TRUST_ARGUMENTS);
-    if trusted.is_none_or(|(_, origin)| origin.layer() != Layer::System) {
-        hold_one(layers, "trust", TRUST_ARGUMENTS, |floor, value| {
-            let trusts = *floor == Value::Bool(false) && value == Some(&Value::Bool(true));
-            trusts.then_some(Value::Bool(false))
-        });
-    }
-    hold_one(layers, "ledger", "ledger.mode", |floor, value| {
-        let is_off = *floor == Value::Bool(true) && value != Some(&Value::from("sqlite"));
-        is_off.then(|| Value::from("sqlite"))
-    });
-    for (key, loosest_first) in OF_LEDGER {
-        let of_system = layers.of_system.get(key).map(|(value, _)| value.clone());
-        hold_one(layers, "ledger", key, |floor, value| {
-            let of_system = of_system.as_ref().filter(|_| *floor == Value::Bool(true))?;
-            keeps_less(loosest_first, value, of_system).then(|| of_system.clone())
-        });
-    }
     Ok(hold_rules(layers))
+}
+
+/// Raises the value of one key to its floor.
+fn hold_key(layers: &mut Layers, key: &Key, floor: Floor) {
+    match floor {
+        Floor::AtLeast(name) => {
+            let Tightens::Word(loosest_first, usual) = key.tightens else { return };
+            hold_one(layers, name, key.name, |floor, value| {
+                // An unknown word is rejected later, with its key.
+                let floor = strength(loosest_first, floor)?;
+                // A floor below the default must not lower it.
+                let usual = Value::from(usual);
+                let is_loose = strength(loosest_first, value.unwrap_or(&usual)) < Some(floor);
+                is_loose.then(|| loosest_first.get(floor).map(|word| Value::from(*word)))?
+            });
+        }
+        Floor::StaysFalse(name) => {
+            // The system's own file may trust.
+            let own = layers.values.get(key.name).map(|(_, origin)| origin.layer());
+            if key.name == TRUST_ARGUMENTS && own == Some(Layer::System) {
+                return;
+            }
+            hold_one(layers, name, key.name, |floor, value| {
+                let opens = *floor == Value::Bool(false) && value == Some(&Value::Bool(true));
+                opens.then_some(Value::Bool(false))
+            });
+        }
+        Floor::Fixes(name, word) => hold_one(layers, name, key.name, |floor, value| {
+            let is_looser = *floor == Value::Bool(true) && value != Some(&Value::from(word));
+            is_looser.then(|| Value::from(word))
+        }),
+        Floor::OfSystem(name, loosest_first) => {
+            let of_system = layers.of_system.get(key.name).map(|(value, _)| value.clone());
+            hold_one(layers, name, key.name, |floor, value| {
+                let of_system = of_system.as_ref().filter(|_| *floor == Value::Bool(true))?;
+                keeps_less(loosest_first, value, of_system).then(|| of_system.clone())
+            });
+        }
+    }
 }
 
 /// Limits the profile to `workspace` if the floor makes calls ask, since `full` never asks.
@@ -88,7 +84,11 @@ fn hold_profile(layers: &mut Layers) {
 /// Rejects an invalid floor.
 fn check(layers: &Layers) -> Result<(), ConfigError> {
     let managed = |name: &str| layers.values.get(&format!("{MANAGED}{name}"));
-    for (name, _, known, _) in WORDS {
+    for key in KEYS {
+        let (Some(Floor::AtLeast(name)), Tightens::Word(known, _)) = (key.floor, key.tightens)
+        else {
+            continue;
+        };
         let Some((value, origin)) = managed(name) else { continue };
         if strength(known, value).is_none() {
             return Err(ConfigError(format!(
@@ -122,10 +122,12 @@ fn keeps_less(loosest_first: &[&str], value: Option<&Value>, than: &Value) -> bo
 /// Drops other layers' allow rules if the floor makes calls ask, since an allowed call never asks.
 /// Returns whether it does.
 fn hold_rules(layers: &mut Layers) -> bool {
-    let asks = WORDS.into_iter().take(2).find_map(|(name, _, loosest_first, _)| {
-        let (floor, origin) = layers.values.get(&format!("{MANAGED}{name}"))?;
-        (Some(0) < strength(loosest_first, floor)).then(|| origin.clone())
-    });
+    let asks = [("approvals", MODES), ("profile", PROFILES)].into_iter().find_map(
+        |(name, loosest_first)| {
+            let (floor, origin) = layers.values.get(&format!("{MANAGED}{name}"))?;
+            (Some(0) < strength(loosest_first, floor)).then(|| origin.clone())
+        },
+    );
     let Some(managed) = asks else { return false };
     let Some((Value::Array(all), _)) = layers.values.get_mut(RULES) else { return true };
     let (written, origins) = (std::mem::take(all), std::mem::take(&mut layers.rules));

@@ -3,7 +3,9 @@
 
 use std::process::Command;
 use std::task::Poll;
+use std::time::Instant;
 
+use rusqlite::Connection;
 use sinew_tool::{Change, ContentHash, Effects, Opening};
 
 use super::*;

@@ -10,6 +10,7 @@ use rusqlite::{Connection, ffi};
 use sinew_tool::Ledger as _;
 use sinew_tool::sync::lock;
 
+use super::batches::TENDED_EVERY;
 use super::check::structure;
 use super::key::{self, Key};
 use super::opening::{self, FileId, NAME};
@@ -17,7 +18,7 @@ use super::record::{self, Link};
 use super::row;
 use super::scan;
 use super::verify::{Finding, Walk};
-use super::{Audit, AuditError, Database, SharedLedger, SqliteLedger, TENDED_EVERY, reading};
+use super::{Audit, AuditError, Database, SharedLedger, SqliteLedger, reading};
 use crate::database::{self, Failed, PATIENT};
 
 /// The most problems reported for one database.

@@ -1,0 +1,71 @@
+//! Reads configuration files.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "configuration files are read here and nowhere else"
+)]
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// The size limit of a configuration file.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// The directory for sinew's files in a project.
+pub(crate) const PROJECT_DIR: &str = ".sinew";
+/// The name of a project's configuration in it.
+pub(crate) const PROJECT_FILE: &str = "config.toml";
+
+/// Returns whether an error means a missing file: ENOENT or ENOTDIR.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Returns whether a file or its parent is a dangling symlink: lost rules must not count as no rules.
+pub(crate) fn is_lost(path: &Path) -> bool {
+    let leads_nowhere = |path: &Path| {
+        let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+        is_link && fs::metadata(path).is_err()
+    };
+    leads_nowhere(path) || path.parent().is_some_and(leads_nowhere)
+}
+
+/// Reads a configuration file, which must be regular and within the size limit.
+pub fn read(path: &Path) -> io::Result<String> {
+    let mut options = fs::OpenOptions::new();
+    let nonblocking = OFlags::NONBLOCK.bits();
+    text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)
+}
+
+/// Reads a project's configuration without following symlinks: a parse error would reveal the target's text.
+pub(crate) fn read_beneath(project: &Path) -> io::Result<String> {
+    let by_name = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let project = rustix::fs::open(project, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let dir = rustix::fs::openat(&project, PROJECT_DIR, by_name, Mode::empty())?;
+    let linked = || io::Error::other("a project's configuration may not be reached by a link");
+    if FileType::from_raw_mode(rustix::fs::fstat(&dir)?.st_mode).is_symlink() {
+        return Err(linked());
+    }
+    let to_read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::openat(&dir, PROJECT_FILE, to_read, Mode::empty()) {
+        Ok(file) => text_of(fs::File::from(file)),
+        Err(Errno::LOOP) => Err(linked()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn text_of(file: fs::File) -> io::Result<String> {
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if MAX_FILE_BYTES < meta.len() {
+        return Err(io::Error::other("larger than 1 MiB"));
+    }
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,177 @@
+//! Lists for every key how a layer that can only tighten may change it, and which floor holds it.
+//!
+//! A test compares the list with the keys of [`Options`](crate::Options), so a new key needs a row here. The
+//! defaults are in `default.toml`.
+
+use self::Floor::{AtLeast, Fixes, OfSystem, StaysFalse};
+use self::Tightens::{
+    Added, AtMost, FirstList, Serves, To, ToFalse, ToTrue, ToTrueUnlessOff, Unordered, Word,
+};
+use super::TRUST_ARGUMENTS;
+
+/// A key of the configuration.
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) tightens: Tightens,
+    pub(super) floor: Option<Floor>,
+}
+
+/// The values that a layer that can only tighten may set.
+#[derive(Clone, Copy)]
+pub(super) enum Tightens {
+    /// The value of the layers before, because the values have no order.
+    Unordered,
+    /// `false`.
+    ToFalse,
+    /// `true`.
+    ToTrue,
+    /// `true`, unless the layers before say `false`.
+    ToTrueUnlessOff,
+    /// One word, the strictest.
+    To(&'static str),
+    /// A word at least as strict: all words, the loosest first, and the word that counts without a value.
+    Word(&'static [&'static str], &'static str),
+    /// A number that is not larger. Without one before, the smallest default of all dialects counts.
+    AtMost,
+    /// An allow list, if the layers before have none.
+    FirstList,
+    /// A list that serves no further tool.
+    Serves,
+    /// Any value, which is added to that of the layers before.
+    Added,
+}
+
+/// The floor of the system's file that holds a key.
+#[derive(Clone, Copy)]
+pub(super) enum Floor {
+    /// At least as strict as the word of this floor.
+    AtLeast(&'static str),
+    /// `false` where this floor is `false`.
+    StaysFalse(&'static str),
+    /// A word, the strictest, where this floor is `true`.
+    Fixes(&'static str, &'static str),
+    /// At least the value of the system's file, where this floor is `true`. The words, the loosest first; of
+    /// numbers none, where 0 means no limit.
+    OfSystem(&'static str, &'static [&'static str]),
+}
+
+/// The approval modes, the loosest first.
+pub(super) const MODES: &[&str] = &["allow", "trust-client", "auto", "ask", "deny"];
+/// The profiles, the loosest first.
+pub(super) const PROFILES: &[&str] = &["full", "workspace", "read-only"];
+/// The sandbox levels, the loosest first.
+pub(super) const LEVELS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
+/// The modes of `ledger.on_failure`, the loosest first.
+const FAILURES: &[&str] = &["continue", "refuse"];
+/// The modes of `ledger.sync`, the loosest first.
+const LEDGER_SYNCS: &[&str] = &["normal", "full"];
+/// The modes of `files.sync`, the loosest first.
+const FILE_SYNCS: &[&str] = &["off", "data", "full"];
+
+/// Every key, in the order of the reference.
+#[rustfmt::skip]
+pub(super) const KEYS: &[Key] = &[
+    key("roots", Unordered),
+    key("dialect", Unordered),
+    key("serve", Serves),
+    key("read_only", ToTrue),
+    key("profile", Word(PROFILES, "workspace")).held(AtLeast("profile")),
+    key("rules", Added),
+    key("approvals", Word(MODES, "auto")).held(AtLeast("approvals")),
+    key("approval_timeout_s", Unordered),
+    key("session", Unordered),
+    key("log", Unordered),
+    key("hooks", Added),
+    key("webhook.url", Unordered),
+    key("webhook.secret_file", Unordered),
+    key("files.sync", Word(FILE_SYNCS, "off")),
+    key("files.hard_links", To("refuse")),
+    key("files.resolver", Unordered),
+    key("files.glob_limit", AtMost),
+    key("files.grep_limit", AtMost),
+    key("files.list_limit", AtMost),
+    key("files.search_timeout_ms", AtMost),
+    key("run.sandbox", Unordered),
+    key("run.require_sandbox", Word(LEVELS, "none")).held(AtLeast("require_sandbox")),
+    key("run.network", ToFalse).held(StaysFalse("network")),
+    key("run.env", Unordered),
+    key("run.activate", Unordered),
+    key("run.hide", Unordered),
+    key("run.show", Unordered),
+    key("run.unprotected", Unordered),
+    key("run.max_background", Unordered),
+    key("run.max_processes", Unordered),
+    key("run.max_cpu_s", Unordered),
+    key("run.max_memory_mib", Unordered),
+    key("run.max_file_mib", Unordered),
+    key("run.max_open_files", Unordered),
+    key("tools.fs.workspace_root", Unordered),
+    key("tools.fs.allow_paths", FirstList),
+    key("tools.fs.deny_paths", Added),
+    key("tools.fs.track_reads", ToTrue),
+    key("tools.fs.must_read_before_write", ToTrue),
+    key("tools.fs.require_approval", ToTrue),
+    key("tools.fs.max_read_bytes", AtMost),
+    // Only `reject` shows nothing of a binary file.
+    key("tools.fs.binary_policy", To("reject")),
+    key("tools.fs.respect_gitignore", Unordered),
+    // If the user turned this off, a change that can be undone would run unasked.
+    key("tools.fs.checkpoint_before_mutation", ToTrueUnlessOff),
+    key("tools.fs.context_window_tokens", AtMost),
+    key("tools.policy.allow", FirstList),
+    key("tools.policy.deny", Added),
+    key("tools.commandPolicy.mode", Unordered),
+    key("tools.commandPolicy.allowlist", Unordered),
+    key("tools.commandPolicy.denylist", Unordered),
+    key("checkpoints.max_bytes", Unordered),
+    key("checkpoints.max_age_days", Unordered),
+    key("checkpoints.max_count", Unordered),
+    key("checkpoints.max_file_bytes", Unordered),
+    key("checkpoints.larger", Unordered),
+    key("checkpoints.sync", Unordered),
+    key("ledger.mode", To("sqlite")).held(Fixes("ledger", "sqlite")),
+    key("ledger.sync", Unordered).held(OfSystem("ledger", LEDGER_SYNCS)),
+    key("ledger.on_failure", To("refuse")).held(OfSystem("ledger", FAILURES)),
+    key("ledger.max_age_days", Unordered).held(OfSystem("ledger", &[])),
+    key("ledger.max_records", Unordered).held(OfSystem("ledger", &[])),
+    key("mcp.max_line_bytes", AtMost),
+    // Only the user and the system's file can set it.
+    key(TRUST_ARGUMENTS, Unordered).held(StaysFalse("trust")),
+    key("metrics.file", Unordered),
+    key("metrics.interval_s", Unordered),
+    key("trace.file", Unordered),
+    // Only the system's file can hold a floor.
+    key("managed.approvals", Unordered),
+    key("managed.profile", Unordered),
+    key("managed.require_sandbox", Unordered),
+    key("managed.network", Unordered),
+    key("managed.roots", Unordered),
+    key("managed.ledger", Unordered),
+    key("managed.trust", Unordered),
+];
+
+const fn key(name: &'static str, tightens: Tightens) -> Key {
+    Key { name, tightens, floor: None }
+}
+
+impl Key {
+    const fn held(self, floor: Floor) -> Self {
+        Self { floor: Some(floor), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::KEYS;
+
+    #[test]
+    fn every_key_has_one_row() {
+        let mut rows: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        let of_reference = crate::keys();
+        let known: BTreeSet<&str> = of_reference.iter().map(String::as_str).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, known.into_iter().collect::<Vec<_>>());
+    }
+}
