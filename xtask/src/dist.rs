@@ -12,9 +12,12 @@ use serde_json::Value;
 const MAX_BYTES: u64 = 18_000_000;
 /// Flags of the compiler for every crate of the binary, and not for build scripts.
 const FLAGS: &str = "-C target-feature=+crt-static -C relocation-model=pie \
-                     -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-O2";
+                     -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-O2 -C strip=symbols";
 /// The flag that folds identical functions.
 const FOLDED: &str = " -C link-arg=-Wl,--icf=all";
+
+/// Flags of the C compiler: C functions need no tables for unwinding, since no panic crosses them.
+const C_FLAGS: &str = "-fno-asynchronous-unwind-tables -fno-unwind-tables";
 
 /// What must be in the output of `readelf -hldSW`, or must not, and what that means.
 const CHECKS: &[(&str, bool, &str)] = &[
@@ -41,12 +44,16 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf> {
 /// Returns a build of a target of sinew with the profile and flags of the binary.
 pub(crate) fn cargo(root: &Path, target: &[&str]) -> Result<Command> {
     let host = host(root)?;
-    let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", host.to_uppercase().replace('-', "_"));
+    let words = host.replace('-', "_");
+    let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", words.to_uppercase());
     // The linker of other machines may not know how to fold identical functions.
     let folds = if host.starts_with("x86_64") { FOLDED } else { "" };
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--profile", "dist", "--target", &host, "--package", "sinew"]);
-    cargo.args(target).env(flags, format!("{FLAGS}{folds}"));
+    cargo
+        .args(target)
+        .env(flags, format!("{FLAGS}{folds}"))
+        .env(format!("CFLAGS_{words}"), C_FLAGS);
     // These would take the place of the flags.
     cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     Ok(cargo)
