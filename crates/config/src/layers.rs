@@ -15,7 +15,7 @@ use sinew_guard::{Layer, Rule, RuleOrigin};
 
 use self::tighten::tightened;
 use super::files::{PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath};
-use super::lines::{lines_of_keys, placed};
+use super::lines::{RULES, lines_of_keys, placed};
 use super::{ConfigError, Options, hooks, rules, serve};
 
 /// The origin of a value.
@@ -209,7 +209,6 @@ pub const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
 /// The names of the file and of the hooks directory in the user's configuration directory.
 const USER_FILE: &str = "config.toml";
 const HOOKS_DIR: &str = "hooks";
-pub(super) const RULES: &str = "rules";
 const DENIED: &str = "tools.policy.deny";
 const ALLOWED: &str = "tools.policy.allow";
 /// The key that lets arguments and variables loosen.
@@ -225,7 +224,7 @@ impl Layers {
         let mut layers = Self::default();
         let tree: Value = toml_edit::de::from_str(include_str!("default.toml"))
             .map_err(|error| ConfigError(format!("default.toml: {error}")))?;
-        let source = Source { layer: Layer::BuiltIn, tighten: Tighten::No };
+        let source = Source { layer: Layer::BuiltIn, restriction: Restriction::None };
         layers.add_tree(tree, &|_| Origin::Default, source);
         Ok(layers)
     }
@@ -280,17 +279,17 @@ impl Layers {
     }
 
     fn source(&self, layer: Layer) -> Source {
-        let tighten = match layer {
-            Layer::Session if self.held.is_some() => Tighten::Arguments,
-            _ => Tighten::No,
+        let restriction = match layer {
+            Layer::Session if self.held.is_some() => Restriction::Arguments,
+            _ => Restriction::None,
         };
-        Source { layer, tighten }
+        Source { layer, restriction }
     }
 
     /// Adds the project's `.sinew/config.toml`. It can only tighten, and is not read through a symlink.
     pub fn add_project_file(&mut self, project: &Path) -> Result<(), ConfigError> {
         let path = project.join(PROJECT_DIR).join(PROJECT_FILE);
-        let source = Source { layer: Layer::Project, tighten: Tighten::Only };
+        let source = Source { layer: Layer::Project, restriction: Restriction::ProjectFile };
         self.add_read(&path, read_beneath(project), false, source)
     }
 
@@ -309,10 +308,10 @@ impl Layers {
     pub fn set(&mut self, key: &str, value: Value, origin: Origin) {
         let source = self.source(origin.layer());
         if let Some(hooks) = hooks::under(key, &value) {
-            match source.tighten {
-                Tighten::No => self.hooks.set(hooks, &origin),
-                Tighten::Only | Tighten::Arguments => {
-                    self.leave_out(key.to_owned(), value, origin, source.tighten);
+            match source.restriction {
+                Restriction::None => self.hooks.set(hooks, &origin),
+                Restriction::ProjectFile | Restriction::Arguments => {
+                    self.leave_out(key.to_owned(), value, origin, source.restriction);
                 }
             }
             return;
@@ -431,14 +430,14 @@ impl Layers {
     }
 
     fn add_tree(&mut self, mut tree: Value, origin: &dyn Fn(&str) -> Origin, source: Source) {
-        let is_trusted = source.tighten == Tighten::No
+        let is_trusted = source.restriction == Restriction::None
             || (source.layer == Layer::Project && self.trusted_project.is_some());
         if let Some(hooks) = tree.get(hooks::KEY).filter(|_| !is_trusted) {
             let (value, origin) = (hooks.clone(), origin(hooks::KEY));
             self.left_out.push(LeftOut { key: hooks::KEY.to_owned(), value, origin });
         }
         let left_out = self.hooks.add(&mut tree, origin, is_trusted);
-        if source.tighten != Tighten::Arguments {
+        if source.restriction != Restriction::Arguments {
             self.warnings.extend(left_out);
         }
         let mut flat = Vec::new();
@@ -457,7 +456,7 @@ impl Layers {
     ) {
         let from = origin(key);
         if key == RULES {
-            return self.add_rules(value, origin, source.tighten);
+            return self.add_rules(value, origin, source.restriction);
         }
         if key.starts_with(MANAGED) && source.layer != Layer::System {
             return self.warnings.push(format!(
@@ -479,23 +478,23 @@ impl Layers {
             }
         }
         let old = self.values.get(key).map(|(old, _)| old);
-        let value = match (key, source.tighten) {
+        let value = match (key, source.restriction) {
             _ if ADDED.contains(&key) => Some(added(old, value)),
             // It joins the lists; the value shown stays the user's.
-            (ALLOWED, Tighten::Only | Tighten::Arguments)
+            (ALLOWED, Restriction::ProjectFile | Restriction::Arguments)
                 if old.is_some_and(|old| !words(old).is_empty()) =>
             {
                 return;
             }
-            (_, Tighten::No) => Some(value),
-            (_, Tighten::Only) => match tightened(key, old, value.clone()) {
-                None => return self.leave_out(key.to_owned(), value, from, source.tighten),
+            (_, Restriction::None) => Some(value),
+            (_, Restriction::ProjectFile) => match tightened(key, old, value.clone()) {
+                None => return self.leave_out(key.to_owned(), value, from, source.restriction),
                 taken => taken,
             },
-            (_, Tighten::Arguments) => {
+            (_, Restriction::Arguments) => {
                 let (taken, left) = self.argued(key, value);
                 if let Some(left) = left {
-                    self.leave_out(key.to_owned(), left, from.clone(), source.tighten);
+                    self.leave_out(key.to_owned(), left, from.clone(), source.restriction);
                 }
                 taken
             }
@@ -506,9 +505,9 @@ impl Layers {
     }
 
     /// Drops a value that would loosen, with a warning and, if known, what to do.
-    fn leave_out(&mut self, key: String, value: Value, origin: Origin, tighten: Tighten) {
+    fn leave_out(&mut self, key: String, value: Value, origin: Origin, restriction: Restriction) {
         let is_rule = key.starts_with(RULES);
-        if tighten == Tighten::Only {
+        if restriction == Restriction::ProjectFile {
             let why = if is_rule { "cannot allow calls" } else { "can only tighten" };
             let trust = if self.may_trust() { ", or look at it with `sinew trust`" } else { "" };
             self.warnings.push(format!(
@@ -520,7 +519,12 @@ impl Layers {
     }
 
     /// Appends rules. The strongest verdict counts, so no layer removes one. Drops a project's allow rules.
-    fn add_rules(&mut self, value: Value, origin: &dyn Fn(&str) -> Origin, tighten: Tighten) {
+    fn add_rules(
+        &mut self,
+        value: Value,
+        origin: &dyn Fn(&str) -> Origin,
+        restriction: Restriction,
+    ) {
         let Value::Array(written) = value else { return };
         let (old, mut origins) = (self.values.get(RULES), self.rules.clone());
         let mut all = old.and_then(|(old, _)| old.as_array().cloned()).unwrap_or_default();
@@ -528,14 +532,14 @@ impl Layers {
             let key = format!("{RULES}[{at}]");
             let from = origin(&key);
             let allows = rule.get("verdict").and_then(Value::as_str) == Some("allow");
-            if tighten != Tighten::No && allows {
-                self.leave_out(key, rule, from, tighten);
+            if restriction != Restriction::None && allows {
+                self.leave_out(key, rule, from, restriction);
                 continue;
             }
             all.push(rule);
             origins.push(from);
         }
-        if tighten == Tighten::No || !all.is_empty() {
+        if restriction == Restriction::None || !all.is_empty() {
             self.values.insert(RULES.to_owned(), (Value::Array(all), origin(RULES)));
             self.rules = origins;
         }
@@ -560,14 +564,14 @@ fn check_rules(options: &Options) -> Result<(), ConfigError> {
 #[derive(Debug, Clone, Copy)]
 struct Source {
     layer: Layer,
-    tighten: Tighten,
+    restriction: Restriction,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tighten {
-    No,
+enum Restriction {
+    None,
     /// A project's file.
-    Only,
+    ProjectFile,
     /// A client's start line, which may come from a repository.
     Arguments,
 }
@@ -821,8 +825,8 @@ mod tests {
         assert_eq!(origin("files.resolver"), "default");
     }
 
-    const LOOSE: Source = Source { layer: Layer::User, tighten: Tighten::No };
-    const STRICT: Source = Source { layer: Layer::Project, tighten: Tighten::Only };
+    const LOOSE: Source = Source { layer: Layer::User, restriction: Restriction::None };
+    const STRICT: Source = Source { layer: Layer::Project, restriction: Restriction::ProjectFile };
 
     /// Valid and invalid configuration lines.
     const LINES: &[&str] = &[

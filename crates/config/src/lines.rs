@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::ConfigError;
-use super::layers::RULES;
+
+/// The key of the rules.
+pub(crate) const RULES: &str = "rules";
 
 /// Returns the line of every key of a TOML text.
 pub(crate) fn lines_of_keys(text: &str) -> BTreeMap<String, usize> {

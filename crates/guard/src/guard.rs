@@ -188,7 +188,7 @@ impl Guard {
         let scene = Scene {
             cwd,
             roots: &roots,
-            program: &program,
+            find_program: &program,
             files: &HostFiles,
             may_read: &may_read,
             may_walk: &may_walk,

@@ -50,7 +50,7 @@ pub struct Scene<'p> {
     /// The real paths of the roots.
     pub roots: &'p [PathBuf],
     /// Returns the path of a program, outside the roots.
-    pub program: &'p dyn Fn(&str) -> Option<PathBuf>,
+    pub find_program: &'p dyn Fn(&str) -> Option<PathBuf>,
     pub files: &'p dyn FileSystem,
     /// Returns whether a real path beneath the roots may be read.
     pub may_read: &'p dyn Fn(&Path) -> bool,
@@ -78,7 +78,7 @@ impl Scene<'_> {
         if let Some(found) = self.seen.programs.borrow().get(name) {
             return found.clone();
         }
-        let found = (self.program)(name);
+        let found = (self.find_program)(name);
         self.seen.programs.borrow_mut().insert(name.to_owned(), found.clone());
         found
     }

@@ -101,7 +101,7 @@ fn check(files: &MemoryFiles, text: &str, expected: Result<&str, &str>) {
     let scene = Scene {
         cwd: Path::new("/r"),
         roots: &[PathBuf::from("/r")],
-        program: &|name| Some(Path::new("/usr/bin").join(name)),
+        find_program: &|name| Some(Path::new("/usr/bin").join(name)),
         files,
         may_read: &|_| true,
         may_walk: &|_| true,

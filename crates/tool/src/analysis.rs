@@ -26,11 +26,11 @@ pub struct Analysis {
     pub rest: Option<Vec<Vec<String>>>,
     /// The file operation that does exactly the same.
     pub repeats: Option<&'static str>,
-    /// The commands for deny and ask rules.
+    /// The commands for rules that deny or ask, the command policy and questions.
     pub commands: LazyCommandList,
 }
 
-/// A [`CommandList`] that is made when it is first looked at: most commands meet no rule that needs it.
+/// A [`CommandList`] that is made when it is first looked at: no rule or question needs that of most commands.
 #[derive(Clone)]
 pub struct LazyCommandList(Arc<LazyLock<CommandList, MakeList>>);
 

@@ -9,7 +9,8 @@ use sinew_guard::Layer;
 use super::super::ConfigError;
 use super::keys::{Floor, KEYS, Key, LEVELS, MODES, PROFILES, Tightens};
 use super::tighten::strength;
-use super::{Layers, MANAGED, Origin, RULES, TRUST_ARGUMENTS, words};
+use super::{Layers, MANAGED, Origin, TRUST_ARGUMENTS, words};
+use crate::lines::RULES;
 
 /// Raises every value to the floor. Returns whether other layers may not allow calls.
 pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {

@@ -1,7 +1,8 @@
-//! Lists for every key how a layer that can only tighten may change it, and which floor holds it.
+//! Lists for every key how a layer that can only tighten may change it, and which floor raises it.
 //!
-//! A test compares the list with the keys of [`Options`](crate::Options), so a new key needs a row here. The
-//! defaults are in `default.toml`.
+//! A test compares the list with the keys of [`Options`](crate::Options), so a new key needs a row here. What
+//! depends on several keys is code: what a floor means for other keys in `floor`, what a client's arguments
+//! may set besides in `arguments`. The defaults are in `default.toml`.
 
 use self::Floor::{AtLeast, Fixes, OfSystem, StaysFalse};
 use self::Tightens::{
@@ -37,7 +38,7 @@ pub(super) enum Tightens {
     FirstList,
     /// A list that serves no further tool.
     Serves,
-    /// Any value, which is added to that of the layers before.
+    /// What each layer adds to the layers before, by code of its own.
     Added,
 }
 
@@ -164,7 +165,7 @@ impl Key {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::KEYS;
+    use super::{Floor, KEYS, Tightens};
 
     #[test]
     fn every_key_has_one_row() {
@@ -173,5 +174,22 @@ mod tests {
         let known: BTreeSet<&str> = of_reference.iter().map(String::as_str).collect();
         rows.sort_unstable();
         assert_eq!(rows, known.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_floor_raises_a_key() {
+        let mut floors = BTreeSet::from(["roots"]);
+        for key in KEYS {
+            floors.extend(key.floor.map(|floor| match floor {
+                Floor::AtLeast(name) => {
+                    assert!(matches!(key.tightens, Tightens::Word(..)), "{}", key.name);
+                    name
+                }
+                Floor::StaysFalse(name) | Floor::Fixes(name, _) | Floor::OfSystem(name, _) => name,
+            }));
+        }
+        let known: BTreeSet<&str> =
+            KEYS.iter().filter_map(|key| key.name.strip_prefix("managed.")).collect();
+        assert_eq!(floors, known);
     }
 }

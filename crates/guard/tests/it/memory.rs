@@ -369,6 +369,7 @@ fn check_move(things: &[Thing], from: &str, to: &str) -> Result<(), TestCaseErro
     Ok(())
 }
 
+/// The length of an absolute link was compared, and the two roots have names of different lengths.
 #[test]
 fn absolute_link_moves_the_same() {
     check_move(&[Thing::Link("a", "ROOT/d")], "a", "b").unwrap();

@@ -1,5 +1,7 @@
 //! Appends records to the end of the chain, in one transaction.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 use sinew_tool::Ticket;
 use sinew_tool::sync::lock;
@@ -10,7 +12,6 @@ use super::record::{self, Link, OfProcess};
 use super::row::{Cleaner, Row, WriteStep};
 use super::{Database, SharedLedger, head};
 use crate::database::{Failed, at_once};
-use std::time::Duration;
 
 /// The result of one transaction.
 struct Written {
