@@ -407,12 +407,13 @@ fn refusals_and_left_processes_are_reported() {
         told.n_left = 2;
         let refused = Refused {
             deed: "reach",
+            fails: false,
             what: String::from("192.0.2.1:443"),
             why: String::from("the network is closed"),
             grant: String::from("run.network = true"),
             times: 2,
         };
-        told.refusals = Refusals { listed: vec![refused], n_more: 0 };
+        told.refusals = Refusals { listed: vec![refused], n_more: 0, ..Refusals::default() };
         told
     };
     for (dialect, name) in ROWS {

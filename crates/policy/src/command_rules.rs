@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sinew_tool::FileError;
 
+use crate::git_config::{self, ConfigOf};
 use crate::globs::RuleError;
-use crate::rules::{Names, PathGlobs, PathRules, leads_to_protected, protected_from_commands};
+use crate::guarded::{self, Guarded};
+use crate::rules::{self, Names, PathGlobs, PathRules, leads_to_protected};
 
 /// The rules of a session's commands.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -77,17 +79,63 @@ impl CommandJudge {
         self.rules.roots.iter().any(|root| real.starts_with(root))
     }
 
-    /// Judges a change of the content, place or existence of a real path.
+    /// Rejects a change of anything beneath a hidden path.
     pub fn change(&self, real: &Path) -> Result<(), Forbidden> {
-        let name = self
-            .names(real)
-            .and_then(|names| protected_from_commands(&names, &self.rules.unprotected));
         // The session's own temporary files may be beneath a hidden path.
         let is_own = self.rules.own.iter().any(|own| real.starts_with(own));
         if !is_own && self.rules.hidden.iter().any(|hidden| real.starts_with(hidden)) {
             return Err(Forbidden::Denied(String::from("what lies here is hidden")));
         }
-        name.map_or(Ok(()), |name| Err(Forbidden::Protected(name)))
+        Ok(())
+    }
+
+    /// Returns what a name means to programs outside the sandbox. `exists` looks at real paths.
+    pub fn guarded(&self, real: &Path, exists: &dyn Fn(&Path) -> bool) -> Option<Guarded> {
+        guarded::find(&self.names(real)?, real, &self.rules.unprotected, exists)
+    }
+
+    /// Returns what the user's own commands execute later if a path changes: the path itself, or the directory of
+    /// programs that holds it, relative to its root.
+    pub fn runs_later(&self, real: &Path) -> Option<PathBuf> {
+        let rule = rules::run_later(&self.names(real)?)?;
+        let roots = self.rules.roots.iter().filter(|root| real.starts_with(root));
+        let root = roots.max_by_key(|root| root.as_os_str().len())?;
+        let of_root = real.strip_prefix(root).ok()?;
+        let named = match rule.strip_suffix('/') {
+            // The directory itself executes nothing.
+            Some(dir) if of_root.ends_with(dir) => return None,
+            Some(_) => of_root.parent()?,
+            None => of_root,
+        };
+        Some(named.to_owned())
+    }
+
+    /// Returns the directory that a new name would make a repository.
+    pub fn completes(&self, real: &Path, exists: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
+        guarded::completes(real, exists).filter(|dir| self.is_judged(dir))
+    }
+
+    /// Returns why a guarded file may not change from one content to another. That of tracked names is judged
+    /// elsewhere, since it needs the objects of the repository.
+    pub fn content(
+        &self,
+        guarded: Guarded,
+        real: &Path,
+        before: &[u8],
+        after: &[u8],
+    ) -> Result<(), String> {
+        match guarded {
+            Guarded::Configuration(of) => git_config::judge(before, after, of),
+            Guarded::Pointer(pointer) => {
+                guarded::judge_pointer(pointer, real, after, &|path| self.is_judged(path))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns why a directory with this configuration may not become a repository.
+    pub fn new_repository(&self, configuration: &[u8]) -> Result<(), String> {
+        git_config::judge(&[], configuration, ConfigOf::Repository)
     }
 
     /// Judges opening a file or a directory for reading.

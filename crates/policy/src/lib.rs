@@ -6,7 +6,9 @@
 
 pub mod command_policy;
 pub mod command_rules;
+pub mod git_config;
 pub mod globs;
+pub mod guarded;
 pub mod judge;
 pub mod rule;
 pub mod rules;

@@ -135,6 +135,10 @@ impl PathRules {
 
 /// sinew's own directory.
 const OWN: &str = ".sinew";
+/// The same as a protected name.
+const OWN_BENEATH: &str = ".sinew/";
+/// The directory of git, whose files the file tools alone protect: every commit changes some.
+const GIT: &str = ".git/";
 
 /// Readable parts of sinew's own directory: these files, and everything beneath these directories.
 const OWN_READABLE: &[&str] = &["config.toml", "memory.md", "skills/", "tool-output/"];
@@ -150,6 +154,10 @@ const PROTECTED: &[&str] = &[
     ".config/git/",
     ".husky/",
     ".pre-commit-config.yaml",
+    "lefthook.yml",
+    ".lefthook.yml",
+    "lefthook.yaml",
+    ".lefthook.yaml",
     ".mcp.json",
     ".vscode/",
     ".idea/",
@@ -167,7 +175,11 @@ const PROTECTED: &[&str] = &[
     ".emacs.d/",
     ".dir-locals.el",
     ".editorconfig",
+    "*.code-workspace",
+    "rust-analyzer.toml",
+    ".rust-analyzer.toml",
     ".envrc",
+    ".direnv/",
     ".tool-versions",
     "mise.toml",
     ".mise.toml",
@@ -200,6 +212,11 @@ const PROTECTED: &[&str] = &[
     ".yarnrc.yml",
     ".cargo/config.toml",
     ".cargo/config",
+    "rust-toolchain.toml",
+    "rust-toolchain",
+    ".Rprofile",
+    ".bazelrc",
+    ".mvn/",
     ".github/workflows/",
     ".github/actions/",
     ".gitlab-ci.yml",
@@ -221,7 +238,16 @@ const PROTECTED: &[&str] = &[
     ".cursorrules",
     ".cursor/",
     ".windsurfrules",
+    ".windsurf/",
     ".clinerules/",
+    ".kiro/",
+    ".continue/",
+    ".opencode/",
+    "opencode.json",
+    "opencode.jsonc",
+    "crush.json",
+    ".crush.json",
+    ".agents/",
     ".github/copilot-instructions.md",
     ".claude/",
     ".codex/",
@@ -230,11 +256,74 @@ const PROTECTED: &[&str] = &[
     "sinew/config.toml",
 ];
 
-/// The rule of git's own directory, for the file tools alone: every commit changes files there.
-const GIT: &str = ".git/";
+/// Protected names that act on other machines, where what is pushed runs.
+const ELSEWHERE: &[&str] = &[
+    ".github/workflows/",
+    ".github/actions/",
+    ".gitlab-ci.yml",
+    ".circleci/",
+    ".travis.yml",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+    "appveyor.yml",
+    ".appveyor.yml",
+    ".drone.yml",
+    ".woodpecker.yml",
+    ".woodpecker/",
+    ".buildkite/",
+    "Jenkinsfile",
+];
 
-/// Other files in git's own directory that lead to programs that git runs.
-const OF_GIT_FOR_COMMANDS: [&str; 3] = [".git/config.worktree", ".git/commondir", ".git/gitdir"];
+/// Names that the user's own commands execute later, such as `make` and `npm test`: a change is reported.
+const RUN_LATER: &[&str] = &[
+    "package.json",
+    "Makefile",
+    "makefile",
+    "GNUmakefile",
+    "justfile",
+    "Taskfile.yml",
+    "Rakefile",
+    "CMakeLists.txt",
+    "build.rs",
+    "build.gradle",
+    "build.gradle.kts",
+    "setup.py",
+    "conftest.py",
+    "noxfile.py",
+    "tox.ini",
+    "docker-compose.yml",
+    "compose.yaml",
+    "Dockerfile",
+    ".venv/bin/",
+    "venv/bin/",
+    "node_modules/.bin/",
+];
+
+/// Returns the name at a real path that the user's own commands execute later: a file, or a directory with `/` at
+/// the end. Third-party files of a package are left out, but what such a directory puts into the search path
+/// of programs is not.
+pub(crate) fn run_later(names: &Names) -> Option<&'static str> {
+    let until = names.filled_by_tools();
+    RUN_LATER.iter().copied().find(|rule| {
+        // The directory begins where tools fill it.
+        let until = if rule.ends_with('/') { until + 1 } else { until };
+        names.fall_under(rule, until)
+    })
+}
+
+/// The names of git itself, which [`guarded`](crate::guarded) tells apart for commands.
+const OF_GIT: [&str; 4] = [".git/hooks/", ".git/config", ".git/", ".gitmodules"];
+
+/// What a change of a protected name does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// A program on this host executes or obeys it.
+    Executes,
+    /// It acts on other machines.
+    Elsewhere,
+    /// It is sinew's own.
+    Closed,
+}
 
 /// Directories that tools fill with third-party files: names in them are no settings of the project.
 const FILLED_BY_TOOLS: &[&str] = &[
@@ -250,6 +339,19 @@ const FILLED_BY_TOOLS: &[&str] = &[
     "site-packages",
     ".tox",
 ];
+
+/// Returns whether tools fill directories of this name.
+pub(crate) fn is_filled_by_tools(name: &str) -> bool {
+    FILLED_BY_TOOLS.iter().any(|filled| filled.eq_ignore_ascii_case(name))
+}
+
+/// Returns whether a part of a rule means a folded name. `*` at the start means any name with that end.
+fn is_meant(name: &str, rule: &str) -> bool {
+    match rule.strip_prefix('*') {
+        Some(end) => name.len() > end.len() && name.ends_with(end.to_ascii_lowercase().as_str()),
+        None => name.eq_ignore_ascii_case(rule),
+    }
+}
 
 /// Components of a real path, folded as on case-insensitive file systems; they count from the root on.
 pub struct Names {
@@ -273,7 +375,7 @@ impl Names {
             let end = at + n_parts;
             self.n_above < end
                 && (whole.len() < rule.len() || end == self.all.len())
-                && window.iter().zip(whole.split('/')).all(|(a, b)| a.eq_ignore_ascii_case(b))
+                && window.iter().zip(whole.split('/')).all(|(name, rule)| is_meant(name, rule))
         })
     }
 
@@ -282,6 +384,16 @@ impl Names {
         let beneath = self.all.iter().enumerate().skip(self.n_above + 1);
         let mut filled = beneath.filter(|(_, name)| FILLED_BY_TOOLS.contains(&name.as_str()));
         filled.next().map_or(self.all.len(), |(at, _)| at)
+    }
+
+    /// Returns the components from the name of the root on.
+    pub(crate) fn names_of_root(&self) -> &[String] {
+        self.all.get(self.n_above..).unwrap_or_default()
+    }
+
+    /// Returns how many of them come before a directory that tools fill.
+    pub(crate) fn n_judged(&self) -> usize {
+        self.filled_by_tools().saturating_sub(self.n_above)
     }
 
     /// Returns whether the path is a directory that tools fill, or lies in one.
@@ -295,30 +407,27 @@ pub fn protected(names: &Names) -> Option<&'static str> {
     PROTECTED.iter().copied().find(|rule| names.fall_under(rule, usize::MAX))
 }
 
-/// Returns the protected name that a command would change at a real path, apart from `granted` ones.
-pub(crate) fn protected_from_commands(names: &Names, granted: &[String]) -> Option<&'static str> {
+/// Returns the protected name that a command would change at a real path, apart from `granted` ones and those
+/// of git.
+pub(crate) fn protection_from_commands(
+    names: &Names,
+    granted: &[String],
+) -> Option<(&'static str, Protection)> {
     let until = names.filled_by_tools();
-    if let Some(rule) = for_commands(granted).find(|rule| names.fall_under(rule, until)) {
-        return Some(rule);
-    }
-    // Repositories of submodules and worktrees are inside the main repository.
-    let of_part = |rule: &&str| {
-        let end = rule.strip_prefix(GIT).unwrap_or_default().trim_end_matches('/');
-        let inner = names.all.iter().take(until).position(|name| name == ".git");
-        inner.is_some_and(|git| {
-            let rest = names.all.get(git + 1..).unwrap_or_default();
-            let is_part = rest.first().is_some_and(|part| part == "modules" || part == "worktrees");
-            is_part && names.n_above <= git && rest.iter().skip(1).any(|name| name == end)
-        })
+    let rule = for_commands(granted).find(|rule| names.fall_under(rule, until))?;
+    let protection = match rule {
+        OWN_BENEATH => Protection::Closed,
+        rule if ELSEWHERE.contains(&rule) => Protection::Elsewhere,
+        _ => Protection::Executes,
     };
-    let of_git = [".git/hooks/", ".git/config"].into_iter().chain(OF_GIT_FOR_COMMANDS);
-    of_git.filter(|rule| !is_granted(rule, granted)).find(of_part)
+    Some((rule, protection))
 }
 
 /// Returns the protected name beneath a real path: putting a symlink, file or directory there replaces it.
 pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'static str> {
     let until = names.filled_by_tools();
-    for_commands(granted).find(|rule| {
+    let of_git = OF_GIT.into_iter().filter(|rule| *rule != GIT && !is_granted(rule, granted));
+    for_commands(granted).chain(of_git).find(|rule| {
         let parts: Vec<&str> = rule.trim_end_matches('/').split('/').collect();
         (1..parts.len()).any(|n| {
             let start = parts.get(..n).unwrap_or_default().join("/");
@@ -327,15 +436,14 @@ pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'
     })
 }
 
-/// Returns the names that commands may not change.
+/// Returns the protected names for commands, without those of git.
 fn for_commands(granted: &[String]) -> impl Iterator<Item = &'static str> + '_ {
-    let own = [".sinew/"].into_iter().chain(OF_GIT_FOR_COMMANDS);
-    let all = PROTECTED.iter().copied().filter(|rule| *rule != GIT).chain(own);
+    let all = PROTECTED.iter().copied().filter(|rule| !OF_GIT.contains(rule)).chain([OWN_BENEATH]);
     all.filter(|rule| !is_granted(rule, granted))
 }
 
 /// Returns whether a name is granted, or is beneath a granted one.
-fn is_granted(rule: &str, granted: &[String]) -> bool {
+pub(crate) fn is_granted(rule: &str, granted: &[String]) -> bool {
     let whole = rule.trim_end_matches('/');
     granted.iter().any(|grant| {
         let rest = whole.strip_prefix(grant.trim_end_matches('/'));
@@ -349,9 +457,19 @@ pub fn can_be_granted(grant: &str) -> bool {
     PROTECTED.iter().any(|rule| *rule != GIT && is_granted(rule, &grant))
 }
 
-/// Returns the protected paths that exist at the top of a root, for commands.
+/// Returns sinew's own directory at the top of a root, if it exists: no command may change it.
+pub fn own_at(root: &Path) -> Option<PathBuf> {
+    Some(root.join(OWN)).filter(|path| rustix::fs::lstat(path).is_ok())
+}
+
+/// Returns the protected paths that exist at the top of a root, for commands whose changes cannot be judged.
 pub fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
+    const OTHERS_OF_GIT: [&str; 3] = [".git/config.worktree", ".git/commondir", ".git/gitdir"];
+    let of_git = OF_GIT.into_iter().filter(|rule| *rule != GIT).chain(OTHERS_OF_GIT);
+    let of_git = of_git.filter(|rule| !is_granted(rule, granted));
     for_commands(granted)
+        .chain(of_git)
+        .filter(|rule| *rule != OWN_BENEATH)
         .map(|rule| root.join(rule.trim_end_matches('/')))
         .filter(|path| rustix::fs::lstat(path).is_ok())
         .collect()

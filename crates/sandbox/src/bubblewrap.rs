@@ -13,6 +13,7 @@ use std::process::Command;
 
 use super::sandbox::{KEPT_OF_SERVICES, SERVICES, sockets};
 use super::wire::Policy;
+use crate::spawn;
 
 /// Where the helper program is mounted, since its own path may be hidden.
 const HELPER_AT: &str = "/run/sinew-helper";
@@ -49,7 +50,8 @@ pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::
     for path in sockets().into_iter().filter(outside).chain(policy.hidden.iter().cloned()) {
         view.hide(&path, policy);
     }
-    policy.fixed.iter().for_each(|path| view.bind("--ro-bind", path, path));
+    let rest = policy.fixed_unless_judged.iter().filter(|_| !spawn::can_hand_over_calls());
+    policy.fixed.iter().chain(rest).for_each(|path| view.bind("--ro-bind", path, path));
     let mut command = Command::new(bubblewrap);
     command.args(view.0).args(["--chdir", "/", "--", HELPER_AT]);
     Ok(command)

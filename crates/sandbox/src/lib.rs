@@ -58,7 +58,7 @@ use kept::Kept;
 use session::{NoSession, Session};
 use session_cwd::SessionCwds;
 use sinew_policy::command_rules::CommandRules;
-use sinew_policy::rules::{PathGlobs, protected_at};
+use sinew_policy::rules::{PathGlobs, own_at, protected_at};
 use terminal::{Pty, Tty};
 use wire::{End, Policy, SpawnRequest};
 
@@ -259,12 +259,19 @@ impl Commands {
         let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });
         let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
         let home = home.map(|(_, home)| Path::new(home));
-        let wire::Refusals { listed, n_more } = std::mem::take(&mut captured.refused);
+        let wire::Refusals { listed, n_more, changed, n_more_changed, later } =
+            std::mem::take(&mut captured.refused);
         let tells = |refused: &wire::Refused| !succeeded || *refused != wire::Refused::Datagrams;
         let listed = listed.into_iter().filter(|(refused, _)| tells(refused));
         let mut listed: Vec<_> = listed.map(|refused| run::told(refused, home)).collect();
         listed.extend(self.hidden_in(&captured.merged));
-        Refusals { listed, n_more }
+        let changed = changed.iter().map(|path| line_name(path).into_owned()).collect();
+        let later = later.iter().map(|(named, files)| {
+            let is_directory = !files.iter().any(|file| file.ends_with(named));
+            let n = if is_directory { format!(" ({})", files.len()) } else { String::new() };
+            format!("{}{n}", line_name(named))
+        });
+        Refusals { listed, n_more, changed, n_more_changed, later: later.collect() }
     }
 
     /// Returns the hidden paths that output lines name with "permission denied". The supervisor does not
@@ -290,6 +297,7 @@ impl Commands {
         let named = others.map(|path| (path, n_naming(path))).filter(|(_, n)| 0 < *n);
         let refused = |(path, n): (&PathBuf, usize)| Refused {
             deed: "read",
+            fails: false,
             what: line_name(path).into_owned(),
             why: String::from("it holds secrets"),
             grant: format!("run.show = [{}]", quoted(&path.to_string_lossy())),
@@ -384,7 +392,8 @@ impl Commands {
                 .filter(|hidden| !self.writable.iter().any(|root| root.starts_with(hidden)))
                 .cloned()
                 .collect(),
-            fixed: self
+            fixed: self.writable.iter().filter_map(|root| own_at(root)).collect(),
+            fixed_unless_judged: self
                 .writable
                 .iter()
                 .flat_map(|root| protected_at(root, &settings.unprotected))

@@ -11,34 +11,49 @@
 mod attributes;
 mod caller;
 mod deeds;
+mod git_objects;
+mod guarded;
 mod path;
 mod sockets;
 
-use sinew_tool::sync::lock;
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
-use std::sync::atomic::AtomicUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, fstat, openat};
 use rustix::io::Errno;
+
+use sinew_tool::sync::lock;
 
 use super::wire::{Refusals, Refused};
 use crate::spawn::{self, Call, Calls, SyscallAnswer};
 use attributes::Times;
 use caller::Caller;
 use deeds::Make;
+use guarded::Unnamed;
 use path::Place;
 use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::{CommandJudge, Forbidden};
 
+pub(super) use git_objects::OldObjects;
+pub(super) use guarded::{FirstConfigurations, began_now};
 pub(super) use sockets::BoundSockets;
 
+/// How long judging the last files of a command may take.
+const JUDGED: Duration = Duration::from_secs(2);
 /// The most refusals of one command that are listed; the others are counted.
 const MAX_REFUSED: usize = 8;
+/// The most changed names of one command that are listed; the others are counted.
+const MAX_CHANGED: usize = 16;
+/// The most changed files of one directory of programs that are counted.
+const MAX_LATER: usize = 1_000;
 /// The most symlinks that one path may follow, as in the kernel.
 const MAX_LINKS: usize = 40;
 
@@ -47,6 +62,34 @@ const MAX_LINKS: usize = 40;
 struct AllRefused(Arc<Mutex<Refusals>>);
 
 impl AllRefused {
+    /// Notes a protected name that was changed, since that was harmless here.
+    fn add_changed(&self, real: &Path) {
+        let mut all = lock(&self.0);
+        if all.changed.iter().any(|changed| changed == real) {
+            return;
+        }
+        if all.changed.len() < MAX_CHANGED {
+            all.changed.push(real.to_owned());
+        } else {
+            all.n_more_changed = all.n_more_changed.saturating_add(1);
+        }
+    }
+
+    /// Notes a change of what the user's own commands execute later, with the number of such names in a directory.
+    fn add_later(&self, named: &Path, real: &Path) {
+        let mut all = lock(&self.0);
+        let has_room = all.later.len() < MAX_CHANGED;
+        match all.later.iter_mut().find(|(known, _)| known == named) {
+            Some((_, files)) => {
+                if files.len() < MAX_LATER && !files.iter().any(|file| file == real) {
+                    files.push(real.to_owned());
+                }
+            }
+            None if has_room => all.later.push((named.to_owned(), vec![real.to_owned()])),
+            None => all.n_more_changed = all.n_more_changed.saturating_add(1),
+        }
+    }
+
     fn add(&self, refused: Refused) {
         let mut all = lock(&self.0);
         if let Some((_, times)) = all.listed.iter_mut().find(|(listed, _)| *listed == refused) {
@@ -66,6 +109,10 @@ pub(super) struct Means {
     /// A lock on this file serializes the supervisors. It belongs to the process that takes it, so all can
     /// share the file.
     pub(super) turn: OwnedFd,
+    /// The time before which files belong to the user.
+    pub(super) began: SystemTime,
+    pub(super) configurations: FirstConfigurations,
+    pub(super) old_objects: OldObjects,
     /// The sockets that processes of the session bound.
     pub(super) sockets: BoundSockets,
     /// The session's own `/dev/shm`, where its commands see the machine's.
@@ -108,6 +155,7 @@ fn identity(handle: &OwnedFd) -> Result<(u64, u64), Errno> {
 /// call.
 pub(super) struct NotifyHandler {
     refused: AllRefused,
+    n_unnamed: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -115,12 +163,16 @@ impl NotifyHandler {
     /// Starts the thread for a command that may have a terminal. Without the thread every call fails.
     pub(super) fn begin(calls: Calls, means: Arc<Means>, terminal: Option<(OwnedFd, u32)>) -> Self {
         let refused = AllRefused::default();
+        let n_unnamed = Arc::default();
         let notify_handler = CallHandler {
             calls,
             means,
             terminal,
             refused: refused.clone(),
             waiting: Arc::default(),
+            unnamed: RefCell::default(),
+            n_unnamed: Arc::clone(&n_unnamed),
+            remembered: RefCell::default(),
         };
         let work = move || {
             // The supervisor shares its working directory and umask with its command.
@@ -129,10 +181,15 @@ impl NotifyHandler {
             }
         };
         let thread = thread::Builder::new().name(String::from("notify_handler")).spawn(work).ok();
-        Self { refused, thread }
+        Self { refused, n_unnamed, thread }
     }
 
+    /// Returns what was refused and reported, once files without a name are judged.
     pub(super) fn refused(&self) -> Refusals {
+        let until = Instant::now() + JUDGED;
+        while 0 < self.n_unnamed.load(Ordering::Acquire) && Instant::now() < until {
+            thread::sleep(Duration::from_micros(100));
+        }
         lock(&self.refused.0).clone()
     }
 
@@ -153,12 +210,28 @@ struct CallHandler {
     terminal: Option<(OwnedFd, u32)>,
     refused: AllRefused,
     waiting: Arc<AtomicUsize>,
+    /// Files that get their name once they are judged.
+    unnamed: RefCell<Vec<Unnamed>>,
+    n_unnamed: Arc<AtomicUsize>,
+    /// The directories of objects of git that are remembered.
+    remembered: RefCell<HashSet<PathBuf>>,
 }
 
 impl CallHandler {
     /// Answers calls until no process is left that could make one.
     fn work(self) {
         self.calls.quicken();
+        self.answer_all();
+        let lock = rustix::io::retry_on_intr(|| {
+            fcntl_lock(&self.means.turn, FlockOperation::LockExclusive)
+        });
+        if lock.is_ok() {
+            let _lock = CallLock(&self.means.turn);
+            self.name_written(true);
+        }
+    }
+
+    fn answer_all(&self) {
         loop {
             let mut watched = [PollFd::new(&self.calls, PollFlags::IN)];
             match poll(&mut watched, None) {
@@ -177,7 +250,12 @@ impl CallHandler {
     fn serve(&self) -> io::Result<()> {
         let Some(call) = self.calls.next()? else { return Ok(()) };
         let answer = match self.lock_calls(&call) {
-            Ok(_turn) => self.carry_out(&call),
+            Ok(turn) => {
+                if turn.is_some() {
+                    self.name_written(false);
+                }
+                self.carry_out(&call)
+            }
             Err(errno) => Err(errno),
         };
         match answer {
@@ -303,11 +381,6 @@ impl CallHandler {
     /// Fails if the caller is gone, since data read by its PID may belong to another process.
     fn check_waits(&self, caller: &Caller<'_>) -> Result<(), Errno> {
         if self.calls.waits(&caller.call) { Ok(()) } else { Err(Errno::SRCH) }
-    }
-
-    /// Judges a change of a name.
-    fn may_change(&self, real: &Path) -> Result<(), Errno> {
-        self.means.judge.change(real).map_err(|forbidden| self.refuse(real, forbidden))
     }
 
     fn refuse(&self, real: &Path, forbidden: Forbidden) -> Errno {

@@ -380,6 +380,7 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
         writable: Vec::new(),
         hidden: Vec::new(),
         fixed: Vec::new(),
+        fixed_unless_judged: Vec::new(),
         rules: CommandRules {
             roots: Vec::new(),
             unprotected: Vec::new(),

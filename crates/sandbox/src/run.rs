@@ -394,6 +394,15 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             what: line_name(&path).into_owned(),
             grant: format!("run.unprotected = [{}]", quoted(&name)),
             why: format!("`{name}` is a protected name"),
+            fails: true,
+        },
+        wire::Refused::Content { path, name, why } => Refused {
+            times,
+            deed: "change",
+            what: line_name(&path).into_owned(),
+            grant: format!("run.unprotected = [{}]", quoted(&name)),
+            why,
+            fails: true,
         },
         wire::Refused::Denied { path, why } => Refused {
             times,
@@ -401,6 +410,7 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             what: line_name(&path).into_owned(),
             why,
             grant: String::from("tools.fs.deny_paths and tools.fs.allow_paths without it"),
+            fails: false,
         },
         wire::Refused::Outside { path } => Refused {
             times,
@@ -408,6 +418,7 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             grant: root_for(&path),
             what: line_name(&path).into_owned(),
             why: String::from("it lies outside the roots"),
+            fails: false,
         },
         wire::Refused::Socket { path } => Refused {
             times,
@@ -417,6 +428,7 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             grant: String::from(
                 "start that program in this session, by a command in the background",
             ),
+            fails: false,
         },
         wire::Refused::Datagrams => Refused {
             times,
@@ -424,6 +436,7 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             what: String::from("a Unix datagram socket"),
             why: String::from("it could send to programs outside the sandbox"),
             grant: String::from("a stream socket, or run.sandbox = \"none\""),
+            fails: false,
         },
         wire::Refused::Network { address } => Refused {
             times,
@@ -431,6 +444,7 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             what: address,
             why: String::from("the network is closed"),
             grant: String::from("run.network = true"),
+            fails: false,
         },
     }
 }

@@ -26,7 +26,9 @@ use rustix::thread::{
 
 use super::cgroup::{CommandCgroup, Hierarchy, SessionCgroup};
 use super::kill_scope::KillScope;
-use super::notify_handler::{BoundSockets, Means, StandIn};
+use super::notify_handler::{
+    BoundSockets, FirstConfigurations, Means, OldObjects, StandIn, began_now,
+};
 use super::process_tree;
 use super::sandbox_level::{SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
@@ -195,6 +197,10 @@ impl Sandbox {
         });
         self.filter = self.or_missing(filter);
         self.watch(policy, true);
+        if self.watched.is_none() && self.level == SandboxLevel::Namespaces {
+            let fixed = policy.fixed_unless_judged.iter().try_for_each(|path| mounts::fix(path));
+            self.or_missing(fixed.map_err(|error| Shortfall::new(WATCHED_NAMES, error)));
+        }
     }
 
     /// Hands calls that change files by name to the supervisor, where the kernel can.
@@ -217,7 +223,21 @@ impl Sandbox {
             let of_files = |limit: &&(u32, u64)| limit.0 == libc::RLIMIT_FSIZE;
             let max_file_bytes =
                 policy.limits.iter().find(of_files).map_or(u64::MAX, |limit| limit.1);
-            Ok(Means { judge, turn, sockets, shared_memory, max_file_bytes })
+            let configurations =
+                FirstConfigurations::new().map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
+            let old_objects =
+                OldObjects::new().map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
+            let began = began_now();
+            Ok(Means {
+                judge,
+                turn,
+                began,
+                configurations,
+                old_objects,
+                sockets,
+                shared_memory,
+                max_file_bytes,
+            })
         });
         self.watched = self.or_missing(means).map(|means| (filter, Arc::new(means)));
     }

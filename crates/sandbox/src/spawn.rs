@@ -541,6 +541,26 @@ impl Drop for BlockedSignals {
     }
 }
 
+/// Returns whether the kernel can hand system calls over to a supervisor, as kernels since 5.0 do.
+pub(crate) fn can_hand_over_calls() -> bool {
+    let mut sizes = [0_u16; 3];
+    let sizes = sizes.as_mut_ptr();
+    // SAFETY: The kernel writes the three sizes of `seccomp_notif_sizes`, seccomp(2).
+    unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_NOTIF_SIZES, 0, sizes) == 0 }
+}
+
+/// Returns whether no process has a file open for writing: only then is a lease for reading granted, fcntl(2).
+pub(crate) fn has_no_writer(file: impl AsFd) -> bool {
+    let file = file.as_fd().as_raw_fd();
+    // SAFETY: The fd is open, and a lease takes no pointer.
+    let taken = unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_RDLCK) } == 0;
+    if taken {
+        // SAFETY: As above.
+        unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK) };
+    }
+    taken
+}
+
 /// Returns whether this process has one thread, as a fork requires.
 pub(crate) fn has_one_thread() -> io::Result<bool> {
     Ok(n_threads()? == 1)

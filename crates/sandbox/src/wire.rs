@@ -36,6 +36,8 @@ pub(super) struct Policy {
     pub(super) hidden: Vec<PathBuf>,
     /// Paths that commands may read but not change, although they are in a writable directory.
     pub(super) fixed: Vec<PathBuf>,
+    /// The same where no supervisor can judge what commands put there.
+    pub(super) fixed_unless_judged: Vec<PathBuf>,
     /// Paths that commands may not change or open by name.
     pub(super) rules: CommandRules,
     /// Directories that commands may change for themselves: the changes last for the session.
@@ -101,6 +103,11 @@ pub(super) enum Report {
 pub(super) struct Refusals {
     pub(super) listed: Vec<(Refused, u32)>,
     pub(super) n_more: u32,
+    /// Protected names that were changed, since that was harmless here.
+    pub(super) changed: Vec<PathBuf>,
+    pub(super) n_more_changed: u32,
+    /// What the user's own commands execute later, relative to its root, with the changed files.
+    pub(super) later: Vec<(PathBuf, Vec<PathBuf>)>,
 }
 
 /// An access that was refused to a command.
@@ -108,6 +115,8 @@ pub(super) struct Refusals {
 pub(super) enum Refused {
     /// To change a protected name.
     Protected { path: PathBuf, name: String },
+    /// To give a protected name this content; says why.
+    Content { path: PathBuf, name: String, why: String },
     /// To open a path that a path glob denies; says which.
     Denied { path: PathBuf, why: String },
     /// To change a file outside the roots.

@@ -576,8 +576,13 @@ const BEGIN: &[&str] = &[
 ];
 const LIMITS: &[&str] =
     &["--approvals", "allow", "call", "Bash", r#"{"command": "tr -s ' ' </proc/self/limits"}"#];
-const PLANT: &[&str] =
-    &["--approvals", "allow", "call", "Bash", r#"{"command": "echo x >.envrc && echo made"}"#];
+const PLANT: &[&str] = &[
+    "--approvals",
+    "allow",
+    "call",
+    "Bash",
+    r#"{"command": "echo planted >.envrc; touch y; cat .envrc"}"#,
+];
 const WRITE: &[&str] =
     &["--approvals", "allow", "call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
 const WRITE_LARGER: &[&str] = &[
@@ -634,7 +639,7 @@ const KEYS: &[Row] = &[
     ("run.network", "true", RUN, "", Seen::Shows("\"network\":true", "\"network\":false")),
     ("run.env", r#"["XDG_STATE_HOME"]"#, RUN, "", Seen::Shows("XDG_STATE_HOME=", "")),
     ("run.hide", r#"["{root}/dir"]"#, RUN, "", Seen::Shows("ermission denied", "c.txt")),
-    ("run.unprotected", r#"[".envrc"]"#, PLANT, "", Seen::Shows("made", "protected name")),
+    ("run.unprotected", r#"[".envrc"]"#, PLANT, "", Seen::Shows("planted", "execute or obey it")),
     // What lies in the home directory is looked at where there is one.
     ("run.show", r#"["/x/.netrc"]"#, SHOW, "", Seen::Resolved("run.show = [\"/x/.netrc\"]")),
     // How many processes there can be is tried where a command tries it.

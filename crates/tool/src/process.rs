@@ -204,15 +204,26 @@ pub struct Refused {
     pub grant: String,
     /// The number of attempts.
     pub times: u32,
+    /// Whether the reply is a failure, even with exit code 0: the command left something undone, and programs
+    /// such as git end with 0 all the same.
+    pub fails: bool,
 }
 
-/// The known sandbox denials of a command.
+/// The known sandbox denials of a command, and its changes of protected names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// The first denials, each once.
     pub listed: Vec<Refused>,
     /// The number of others.
     pub n_more: u32,
+    /// The protected names that it changed because that is harmless: what acts on other machines, and content
+    /// of commits.
+    pub changed: Vec<String>,
+    /// The number of other such names.
+    pub n_more_changed: u32,
+    /// What it changed that the user's own commands execute later, such as `Makefile`; a directory of programs with
+    /// the number of changed ones.
+    pub later: Vec<String>,
 }
 
 /// The result of a command.

@@ -11,6 +11,7 @@
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test fails loudly")]
 
 mod call;
+mod git;
 mod goes_on;
 mod hazards;
 mod probes;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     }
     trials.extend(hazards::trials(&helper));
     trials.extend(call::trials(&helper));
+    trials.extend(git::trials(&helper));
     trials.extend(goes_on::trials(&helper));
     trials.extend(probes::trials(&helper));
     trials.extend(twin::trials(&helper));

@@ -64,18 +64,20 @@ const PROBES: &[Probe] = &[
     probe(
         "make a protected name that is missing",
         Landlock,
-        "mkdir .vscode && echo x >.vscode/tasks.json && echo REACHED; echo x >.envrc && echo REACHED",
+        "mkdir .vscode; echo x >.vscode/tasks.json; echo x >.envrc; touch y; \
+         cat .vscode/tasks.json .envrc && echo REACHED",
     ),
     probe(
         "make a protected name deep in a root",
         Landlock,
         "mkdir -p a/b/.git/hooks && echo x >a/b/.git/hooks/pre-commit && echo REACHED; \
-         echo x >a/b/.mcp.json && echo REACHED",
+         echo x >a/b/.mcp.json; touch y; cat a/b/.mcp.json && echo REACHED",
     ),
     probe(
         "make a protected name in other letters",
         Landlock,
-        "echo x >.ENVRC && echo REACHED; mkdir .VSCode && echo REACHED",
+        "echo x >.ENVRC; mkdir .VSCode; echo x >.VSCode/tasks.json; touch y; \
+         cat .ENVRC .VSCode/tasks.json && echo REACHED",
     ),
     probe(
         "give a protected name to a file",
@@ -102,7 +104,8 @@ const PROBES: &[Probe] = &[
         "link a directory to a protected name",
         Landlock,
         "mkdir c g; echo x >g/config; ln -s ../g c/.git && echo REACHED; \
-         echo 'gitdir: g' >g/.git && echo REACHED",
+         echo 'gitdir: /tmp' >g/.git; touch y; \
+         cat g/.git && echo REACHED",
     ),
     probe(
         "move a protected name out of a cache of tools",
@@ -127,7 +130,7 @@ const PROBES: &[Probe] = &[
     probe(
         "lead git to another repository",
         Landlock,
-        "mkdir evil; echo ../evil >.git/commondir && echo REACHED",
+        "mkdir evil; echo ../evil >.git/commondir; touch y; cat .git/commondir && echo REACHED",
     ),
     probe(
         "move a protected name into a cache of tools",
@@ -425,11 +428,25 @@ they are called now; elsewhere it is told that the connection was refused. Unix 
 cannot be made. Sockets without a path (abstract ones) connect within one command only.
 
 On the levels above none, system calls that change something by its name are carried out by a process beside the command,
-which judges where the name really is: protected names, such as `.git/hooks` and `.mcp.json`, can be
-read and not changed, wherever beneath a root they are, also where they do not exist yet. Names in
-directories that tools fill with other people's files (`node_modules`, `target`, `vendor` and the like)
-are left alone. `run.unprotected` lists names that commands may change. The same process keeps files
-closed that `tools.fs.deny_paths` denies; their names can still be seen.
+which judges where the name really is and, for names that programs outside act on, what it will hold:
+
+- **Configuration of git** (`.git/config`, that of working trees, submodules, bare repositories, and `.gitmodules`) is
+  judged where git renames it into place. A command may set, change and remove the keys of a list
+  (`crates/policy/src/git_config/keys.rs`) to values that execute nothing; every other entry stays as it was when
+  the session began. It cannot give a remote that was there another address.
+- **Hooks** of a repository: only samples. A directory becomes a repository only if its configuration and hooks pass.
+- **What leads git elsewhere** (`.git` as a file, `gitdir`, `commondir`, `objects/info/alternates`) stays inside
+  the roots, and a rebase that the user may continue holds no step that executes or stops.
+- **What other machines execute** (workflows and pipelines of CI) can be changed, and the reply names it.
+- **What programs here execute or obey** (`.envrc`, `.vscode/`, `.mcp.json`, `CLAUDE.md` and the like) gets only
+  content that the repository held when the session began, or the local one that it was cloned from: a checkout works. The
+  reply names it. Where no repository is left, such files can be removed.
+
+A file that is written under such a name appears there once no process has it open and its content is judged: at the next
+call that changes something, or at the end of the command. Each refusal makes the reply a failure, even if the
+command ends with 0. Names in directories that tools fill with other people's files (`node_modules`, `target`,
+`vendor` and the like) are left alone. `run.unprotected` lists names that commands may change as they like. The same
+process keeps files closed that `tools.fs.deny_paths` denies; their names can still be seen.
 
 | a command cannot | namespaces | bubblewrap | landlock | none |
 |---|---|---|---|---|

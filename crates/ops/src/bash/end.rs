@@ -173,6 +173,9 @@ pub fn told(
     if reply.error.is_none() {
         reply.outcome = failure(args, finished).map(|(kind, _)| kind);
     }
+    if let Some((kind @ Kind::PolicyDenied, words)) = failure(args, finished).filter(|_| reply.ok) {
+        reply = failed(reply, kind, words);
+    }
     describe(&mut reply, finished);
     if !reply.meta.truncated {
         reply.meta.output_path = None;
@@ -216,7 +219,7 @@ const MAX_REFUSALS: usize = 4 * 1024;
 
 /// Returns a bracketed line per sandbox refusal, with the grant that allows it; the last counts the others.
 pub(crate) fn refusals(refusals: &Refusals) -> Vec<String> {
-    let words = |Refused { deed, what, why, grant, times }: &Refused| {
+    let words = |Refused { deed, what, why, grant, times, .. }: &Refused| {
         let times = if *times == 1 { String::new() } else { format!(", {times} times") };
         format!("[the sandbox refused to {deed} {what}{times}: {why}; to allow it: {grant}]")
     };
@@ -238,7 +241,21 @@ pub(crate) fn refusals(refusals: &Refusals) -> Vec<String> {
         let calls = if n_more == 1 { "call" } else { "calls" };
         lines.push(format!("[the sandbox refused {n_more}{others} {calls} of the command]"));
     }
+    lines.extend(changed(refusals));
+    if !refusals.later.is_empty() {
+        lines.push(format!("[runs on your machine later: {}]", refusals.later.join(", ")));
+    }
     lines
+}
+
+/// Returns a line with the protected names that the command changed.
+fn changed(refusals: &Refusals) -> Option<String> {
+    let names = refusals.changed.join(", ");
+    let more = match refusals.n_more_changed {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    (!names.is_empty()).then(|| format!("[changed {names}{more}]"))
 }
 
 pub(crate) fn refusal_lines(refused: &Refusals) -> String {
@@ -269,7 +286,11 @@ pub(super) fn running_on(finished: &Finished) -> Option<String> {
 /// Returns the reason for which a command failed, if it did.
 pub fn failure(args: &BashArgs, finished: &Finished) -> Option<(Kind, String)> {
     match &finished.exit {
-        Exit::Code(0) => None,
+        Exit::Code(0) => {
+            let fails = finished.refusals.listed.iter().any(|refused| refused.fails);
+            let words = "the sandbox refused a change, which the command left undone";
+            fails.then(|| (Kind::PolicyDenied, String::from(words)))
+        }
         Exit::Code(code) => Some((Kind::ExecutionFailed, format!("exit code {code}"))),
         Exit::Signal(signal) => Some((Kind::ExecutionFailed, Exit::Signal(*signal).to_string())),
         Exit::TimedOut if finished.may_run_on => {

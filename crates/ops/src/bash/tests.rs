@@ -45,6 +45,7 @@ fn text(reply: &Reply) -> &str {
 fn unreachable(times: u32) -> Refused {
     Refused {
         deed: "reach",
+        fails: false,
         what: String::from("192.0.2.1:443"),
         why: String::from("the network is closed"),
         grant: String::from("run.network = true"),
@@ -65,18 +66,18 @@ fn refusals_come_first_whatever_the_exit_code() {
     };
     let listed = |times| vec![unreachable(times)];
     check(
-        Refusals { listed: listed(3), n_more: 2 },
+        Refusals { listed: listed(3), n_more: 2, ..Refusals::default() },
         "[the sandbox refused to reach 192.0.2.1:443, 3 times: the network is closed; to allow it: \
          run.network = true]\n[the sandbox refused 2 more calls of the command]",
     );
     let long = Refused { what: "x".repeat(9_000), ..unreachable(4) };
     check(
-        Refusals { listed: vec![long], n_more: 0 },
+        Refusals { listed: vec![long], n_more: 0, ..Refusals::default() },
         "[the sandbox refused 4 calls of the command]",
     );
     let long = Refused { what: "x".repeat(9_000), ..unreachable(1) };
     check(
-        Refusals { listed: vec![unreachable(1), long], n_more: 0 },
+        Refusals { listed: vec![unreachable(1), long], n_more: 0, ..Refusals::default() },
         "[the sandbox refused to reach 192.0.2.1:443: the network is closed; to allow it: \
          run.network = true]\n[the sandbox refused 1 more call of the command]",
     );
@@ -108,7 +109,8 @@ fn a_reply_says_what_was_written_and_how_it_ended() {
         (
             more(|finished| {
                 finished.exit = Exit::Code(1);
-                finished.refusals = Refusals { listed: vec![unreachable(1)], n_more: 0 };
+                finished.refusals =
+                    Refusals { listed: vec![unreachable(1)], n_more: 0, ..Refusals::default() };
             }),
             "[the sandbox refused to reach 192.0.2.1:443: the network is closed; to allow it: \
              run.network = true]\nout\n[exit code 1]",

@@ -185,7 +185,7 @@ impl CallHandler {
     /// Judges a change of attributes; returns the real path of the file.
     fn may_set_attributes(&self, target: &OwnedFd) -> Result<PathBuf, Errno> {
         let real = real_path(target.as_fd())?;
-        self.may_change(&real)?;
+        self.may_describe(&real)?;
         // A pipe, a socket or an unlinked file is no file of the machine.
         let is_unnamed =
             || !real.is_absolute() || fstat(target).is_ok_and(|stat| stat.st_nlink == 0);

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::process::umask;
 
 use super::caller::Caller;
+use super::guarded::Opening;
 use super::path::{self, Place, kind_of, look, real_path};
 use super::{CallHandler, MAX_LINKS, here, mode_of};
 use crate::spawn::SyscallAnswer;
@@ -97,14 +98,22 @@ impl CallHandler {
             }
             _ => {}
         }
-        if creates || unnamed || (writes && !is_dir) {
-            self.may_change(&real)?;
+        let opened = self.means.judge.open(&real, is_dir);
+        opened.map_err(|forbidden| self.refuse(&real, forbidden))?;
+        if (creates || (writes && !is_dir)) && !unnamed {
+            if kind.is_some() && flags.contains(OFlags::CREATE | OFlags::EXCL) {
+                return Err(Errno::EXIST);
+            }
+            match self.may_write(&real, kind, flags)? {
+                Opening::Now => {}
+                Opening::Judged(guarded) => {
+                    return self.open_unnamed(caller, place, real, guarded, (flags, mode));
+                }
+            }
         }
         if creates {
             self.may_be_named(&real, false)?;
         }
-        let opened = self.means.judge.open(&real, is_dir);
-        opened.map_err(|forbidden| self.refuse(&real, forbidden))?;
         // A terminal must not become that of the supervisor.
         let safe = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let closed_on_exec = flags.contains(OFlags::CLOEXEC);
@@ -189,22 +198,25 @@ impl CallHandler {
         if look(place.dir.as_fd(), &place.name).is_ok() {
             return Err(Errno::EXIST);
         }
-        self.may_change(&real)?;
         let made = match what {
             Make::Directory(mode) => {
+                self.may_make_directory(&real)?;
                 umask(caller.umask()?);
                 let mode = mode - SETS_RIGHTS;
                 mkdirat(&place.dir, &*place.name, mode)
             }
             Make::Node(mode, device) => {
                 let mode = mode - SETS_RIGHTS;
+                self.may_change(&real)?;
                 self.may_be_named(&real, false)?;
+                self.may_complete(&real)?;
                 umask(caller.umask()?);
                 let kind = FileType::from_raw_mode(mode.as_raw_mode());
                 let kind = if kind == FileType::Unknown { FileType::RegularFile } else { kind };
                 mknodat(&place.dir, &*place.name, kind, mode, device)
             }
             Make::Link(target) => {
+                self.may_make_link(&real, &target)?;
                 self.may_be_named(&real, true)?;
                 symlinkat(&target, &place.dir, &*place.name)
             }
@@ -240,6 +252,7 @@ impl CallHandler {
         let opened = self.means.judge.open(&source, false);
         opened.map_err(|forbidden| self.refuse(&source, forbidden))?;
         self.may_change(&real)?;
+        self.may_complete(&real)?;
         self.may_be_named(&real, kind_of(&target)? == FileType::Symlink)?;
         let made = linkat(
             CWD,
@@ -260,7 +273,7 @@ impl CallHandler {
         let place = self.place(caller, at)?;
         let real = place.real()?;
         look(place.dir.as_fd(), &place.name)?;
-        self.may_change(&real)?;
+        self.may_remove(&place, &real)?;
         let removed = unlinkat(&place.dir, &*place.name, flags);
         done(removed.map_err(|errno| self.refused_by_the_system(&real, errno)))
     }
@@ -281,10 +294,20 @@ impl CallHandler {
         let there = there.filter(|_| flags.contains(RenameFlags::EXCHANGE));
         let takes_dir = there == Some(FileType::Directory);
         for real in [&old_real, &new_real] {
-            self.may_change(real)?;
             let opened = self.means.judge.open(real, false);
             opened.map_err(|forbidden| self.refuse(real, forbidden))?;
         }
+        self.may_remove(&old, &old_real)?;
+        if flags.contains(RenameFlags::EXCHANGE) {
+            self.may_change(&old_real)?;
+            self.may_change(&new_real)?;
+        }
+        if is_dir {
+            self.may_move_directory(&new_real)?;
+        } else if let Some(()) = self.move_judged((&old, &new), &new_real, flags)? {
+            return Ok(Some(SyscallAnswer::Value(0)));
+        }
+        self.may_complete(&new_real)?;
         for (kind, goes_to) in [(Some(kind), &new_real), (there, &old_real)] {
             if let Some(kind) = kind.filter(|kind| *kind != FileType::Directory) {
                 self.may_be_named(goes_to, kind == FileType::Symlink)?;
@@ -330,7 +353,7 @@ impl CallHandler {
                 }
                 let path = real.join(name);
                 n_left -= 1;
-                if n_left == 0 || self.means.judge.change(&path).is_err() {
+                if n_left == 0 || self.is_guarded(&path) {
                     return false;
                 }
                 let Ok(held) = look(dir.as_fd(), name) else { return false };
@@ -374,7 +397,7 @@ pub(super) fn done(result: Result<(), Errno>) -> Result<Option<SyscallAnswer>, E
 }
 
 /// The setuid and setgid bits.
-const SETS_RIGHTS: Mode = Mode::SUID.union(Mode::SGID);
+pub(super) const SETS_RIGHTS: Mode = Mode::SUID.union(Mode::SGID);
 
 /// Returns whether a device is `/dev/tty`, the terminal of the process that opens it.
 fn is_own_terminal(handle: &OwnedFd) -> bool {

@@ -161,7 +161,7 @@ fn split(path: &Path) -> (Option<&Path>, OsString) {
     }
 }
 
-fn trimmed(name: &OsStr) -> &OsStr {
+pub(super) fn trimmed(name: &OsStr) -> &OsStr {
     OsStr::from_bytes(name.as_bytes().strip_suffix(b"/").unwrap_or(name.as_bytes()))
 }
 

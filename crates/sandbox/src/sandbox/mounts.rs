@@ -273,7 +273,7 @@ fn hide(path: &Path, empty_dir: &OwnedFd, empty_file: &OwnedFd) -> io::Result<()
 }
 
 /// Makes a writable file or directory read-only.
-fn fix(path: &Path) -> io::Result<()> {
+pub(super) fn fix(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(());
     }
