@@ -24,6 +24,8 @@ pub const SESSION: &str = "SINEW_SESSION";
 pub const LOG: &str = "SINEW_LOG";
 /// `--approvals`.
 pub const APPROVALS: &str = "SINEW_APPROVALS";
+/// `--profile`.
+pub const PROFILE: &str = "SINEW_PROFILE";
 
 /// The XDG configuration directory, by default `~/.config`.
 pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";

@@ -33,7 +33,9 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
     /// How much runs without asking: `read-only` (looking, and nothing else runs), `workspace` (looking and
-    /// plain reads) or `full` (all but protected names and what rules hold back).
+    /// plain reads), `sandboxed` (also changes of files, and commands that a sandbox contains: processes are bounded and
+    /// the network is closed; protected names, a terminal and an open network ask) or `full` (all but protected
+    /// names and what rules hold back). What `sandboxed` lets commands do in the roots cannot be undone yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Rules for calls, each a table `[[rules]]` with `verdict` (`deny`, `ask` or `allow`), which calls are
@@ -419,7 +421,7 @@ pub struct CallOptions {
 #[serde(deny_unknown_fields)]
 pub struct ManagedOptions {
     /// The loosest mode of `approvals`. Where it is stricter than `allow`, rules of other layers allow nothing,
-    /// the profile `full` of other layers counts as `workspace`, and no answer counts for always.
+    /// the profiles `full` and `sandboxed` of other layers count as `workspace`, and no answer counts for always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
     /// The loosest profile. Where it is stricter than `full`, rules of other layers allow nothing, and no answer

@@ -333,6 +333,7 @@ pub fn profile(word: &str) -> Option<Profile> {
     Some(match word {
         "read-only" => Profile::ReadOnly,
         "workspace" => Profile::Workspace,
+        "sandboxed" => Profile::Sandboxed,
         "full" => Profile::Full,
         _ => return None,
     })
@@ -350,7 +351,9 @@ pub fn read_file(path: &Path) -> Result<PolicyFile, ConfigError> {
     let profile = match word.as_deref() {
         None => Profile::default(),
         Some(word) => profile(word).ok_or_else(|| {
-            fail(&format!("`profile` must be one of read-only, workspace, full, not `{word}`"))
+            fail(&format!(
+                "`profile` must be one of read-only, workspace, sandboxed, full, not `{word}`"
+            ))
         })?,
     };
     let mut rules = read(&written).map_err(|error| lines::placed(path, &text, error))?;

@@ -447,7 +447,7 @@ fn profile(options: &Options) -> Result<Profile, ConfigError> {
     let profile = written.map(|word| {
         rules::profile(word).ok_or_else(|| {
             ConfigError(format!(
-                "`profile` must be one of read-only, workspace, full, not `{word}`"
+                "`profile` must be one of read-only, workspace, sandboxed, full, not `{word}`"
             ))
         })
     });

@@ -57,7 +57,7 @@ use sinew_fs::resolve::Place;
 use sinew_fs::roots::Roots;
 use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
-use sinew_policy::judge::{Case, PROTECTED, Rules, judge_taken, with_written};
+use sinew_policy::judge::{Case, PROTECTED, Rules, in_sandbox, judge_taken, with_written};
 use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
 use sinew_records::knowledge::CallKnowledge;
 use sinew_shell::command_pattern;
@@ -226,6 +226,11 @@ impl Contained {
         if let Some(restoring) = &self.restoring {
             ruling = with_written(ruling, restoring.held(&rules.rules, &case, &self.targets));
         }
+        if let Some(allowed) = in_sandbox(&ruling, &self.targets, effects, rules)
+            && self.is_well_contained()
+        {
+            ruling = allowed;
+        }
         let was_asked = ruling.verdict == Verdict::Ask && ruling.rule == Rule::NAME;
         let taken = taken.map(|_| Arc::new(Taken::of(&rules.rules, &case, was_asked)));
         let beneath = Beneath::of(&rules.rules, &case, &self.targets).map(Arc::new);
@@ -233,6 +238,18 @@ impl Contained {
         let (operation, agent) = (case.operation.to_owned(), case.agent.map(str::to_owned));
         let narrowed = Narrowed { beneath, taken, kept_out };
         Judged { contained: self, narrowed, effects, ruling, operation, agent }
+    }
+
+    /// Returns whether commands of the session run in a sandbox that lacks nothing; opens the session if needed.
+    fn is_well_contained(&self) -> bool {
+        // A judgement without a call has no session, and any has the same sandbox.
+        let session = self.caller.as_ref().map_or("", |caller| caller.session.as_str());
+        let probed = self.guard.probe_commands(session);
+        probed.is_some_and(|probed| {
+            probed.is_ok_and(|(level, missing)| {
+                level != sinew_sandbox::SandboxLevel::None && missing.is_empty()
+            })
+        })
     }
 
     /// Returns the old and new real paths of descendants of moved directories, if rules judge paths; `None`

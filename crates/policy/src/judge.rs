@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use sinew_tool::{CommandTarget, Effects, Facts, FileTarget, Ruling, Targets, Verdict};
 
+use sinew_shell::command_pattern;
+
 use crate::command_policy::CommandPolicy;
 use crate::rule::{self, Rule, RuleOrigin};
 
@@ -20,6 +22,8 @@ pub enum Profile {
     /// Allows reads inside the roots; asks for the rest, unless rules allow it.
     #[default]
     Workspace,
+    /// Also allows changes of files, and commands that their sandbox contains well and whose network is closed.
+    Sandboxed,
     /// Asks only for protected names.
     Full,
 }
@@ -89,6 +93,8 @@ impl Case<'static> {
     };
 }
 
+/// The rule that allows commands in the profile `sandboxed`.
+pub const SANDBOXED: &str = "profile.sandboxed";
 /// The rule that asks for names that other programs act on.
 pub const PROTECTED: &str = "protected";
 
@@ -184,6 +190,11 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
         let full = ruling(Verdict::Allow, "profile.full", "the profile `full` allows it");
         return Ruling { origin: by_whom(rules), ..full };
     }
+    let only_changes = (Effects::OBSERVE | Effects::CHANGE).contains(case.effects);
+    if rules.profile == Profile::Sandboxed && only_changes && *case.facts != Facts::UNKNOWN {
+        let why = "the profile `sandboxed` allows changes of files";
+        return Ruling { origin: by_whom(rules), ..ruling(Verdict::Allow, SANDBOXED, why) };
+    }
     let of_commands = Effects::OBSERVE | Effects::EXECUTE | Effects::NETWORK;
     let only_runs = of_commands.contains(case.effects);
     let analysis = targets.command.as_ref().map(|command| &command.analysis);
@@ -197,6 +208,27 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
             ruling(Verdict::Ask, rule, why)
         }
     }
+}
+
+/// Returns the ruling of the profile `sandboxed` on a command that asks by a built-in rule, if it may run
+/// unasked where its sandbox contains it: it reaches no network and has no terminal.
+pub fn in_sandbox(
+    ruling: &Ruling,
+    targets: &Targets,
+    effects: Effects,
+    rules: &Rules,
+) -> Option<Ruling> {
+    let command = targets.command.as_ref()?;
+    let may_run = rules.profile == Profile::Sandboxed
+        && ruling.verdict == Verdict::Ask
+        && ruling.origin.is_none()
+        && ruling.rule != PROTECTED
+        && ruling.rule != command_pattern::UNCONTAINED
+        && !command.command.has_terminal
+        && (Effects::OBSERVE | Effects::CHANGE | Effects::EXECUTE).contains(effects);
+    let why = "the profile `sandboxed` allows commands that their sandbox contains";
+    may_run
+        .then(|| Ruling { origin: by_whom(rules), ..self::ruling(Verdict::Allow, SANDBOXED, why) })
 }
 
 /// Returns whether a target asks under every profile.

@@ -98,6 +98,9 @@ pub struct Global {
     /// deny.
     #[arg(long, global = true, value_name = "MODE", env = env_vars::APPROVALS)]
     pub approvals: Option<String>,
+    /// How much runs without asking: read-only, workspace, sandboxed, full.
+    #[arg(long, global = true, value_name = "PROFILE", env = env_vars::PROFILE)]
+    pub profile: Option<String>,
 }
 
 /// The commands.
@@ -330,7 +333,7 @@ pub enum AuditCommand {
 pub enum PolicyCommand {
     /// Answer lines of standard input, {"command"}, {"argv"} or {"tool", "arguments", "agent"?} and "policy"?,
     /// each with one line {ruling, rule, origin?, segments, paths?, why, display, runs?}; a policy is
-    /// read-only, workspace, full or a file.
+    /// read-only, workspace, sandboxed, full or a file.
     Check,
     /// Try the examples of the rules; exit 1 if one does not hold.
     Test {
@@ -352,7 +355,7 @@ pub enum PolicyCommand {
         /// The agent that would call it.
         #[arg(long, value_name = "NAME", requires = "tool")]
         agent: Option<String>,
-        /// By these rules instead of those that are configured: read-only, workspace, full, or a TOML
+        /// By these rules instead of those that are configured: read-only, workspace, sandboxed, full, or a TOML
         /// file with `profile` and `[[rules]]`.
         #[arg(long, value_name = "POLICY")]
         policy: Option<String>,

@@ -130,7 +130,7 @@ fn said_with(
 }
 
 /// Variables and their equivalent flags.
-const VARIABLES: [(&str, &str); 10] = [
+const VARIABLES: [(&str, &str); 11] = [
     (env_vars::ROOT, "--root"),
     (env_vars::DIALECT, "--dialect"),
     (env_vars::TOOLS, "--tools"),
@@ -140,6 +140,7 @@ const VARIABLES: [(&str, &str); 10] = [
     (env_vars::SESSION, "--session"),
     (env_vars::LOG, "--log"),
     (env_vars::APPROVALS, "--approvals"),
+    (env_vars::PROFILE, "--profile"),
     (env_vars::REQUIRE_SANDBOX, "--require-sandbox"),
 ];
 

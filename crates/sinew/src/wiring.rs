@@ -339,6 +339,7 @@ fn add_flags(layers: &mut Layers, said: &CliInput) -> anyhow::Result<()> {
         (&global.session, "session", env_vars::SESSION, "--session"),
         (&global.log, "log", env_vars::LOG, "--log"),
         (&global.approvals, "approvals", env_vars::APPROVALS, "--approvals"),
+        (&global.profile, "profile", env_vars::PROFILE, "--profile"),
         (
             &global.require_sandbox,
             "run.require_sandbox",

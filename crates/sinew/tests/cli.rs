@@ -799,6 +799,7 @@ const VARIABLES: &[Row] = &[
     ("SINEW_REQUIRE_SANDBOX", "namespaces", WEAK, "", Seen::Shows("is weaker than", "a.txt")),
     ("SINEW_LOG", "error", LIST, "", Seen::Shows("exit 0", "is left out")),
     ("SINEW_APPROVALS", "allow", WRITE_ASKING, "", Seen::Shows("wrote b.txt", "needs approval")),
+    ("SINEW_PROFILE", "sandboxed", WRITE_ASKING, "", Seen::Shows("wrote b.txt", "needs approval")),
 ];
 
 /// What became of a row.

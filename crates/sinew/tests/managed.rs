@@ -296,7 +296,7 @@ fn a_floor_that_cannot_be_meant_is_refused() {
         ),
         (
             "profile = \"workspce\"",
-            "2: `managed.profile` must be one of full, workspace, read-only, not \"workspce\"",
+            "2: `managed.profile` must be one of full, sandboxed, workspace, read-only, not \"workspce\"",
         ),
         (
             "require_sandbox = \"\"",

@@ -1,8 +1,10 @@
 //! Commands as people and models run them, in the sandbox that this machine has.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -389,6 +391,125 @@ fn what_commands_do_not_see_file_tools_do_not_see() {
             assert_eq!(text.contains("canary"), seen, "{call:?} {show} {done:?}");
         }
     }
+}
+
+/// What a day of coding runs, most of it more than reading.
+const EVERYDAY: &[&str] = &[
+    "ls -la",
+    "cat README.md",
+    "git status",
+    "git diff",
+    "git log --oneline -5",
+    "git add -A",
+    "git commit -m 'change'",
+    "git checkout -b feature",
+    "git switch main",
+    "git merge feature",
+    "git rebase main",
+    "git stash",
+    "git stash pop",
+    "git branch -d feature",
+    "git tag v1",
+    "git reset --hard HEAD~1",
+    "git restore .",
+    "git clean -fd",
+    "git worktree add ../t main",
+    "git cherry-pick abc",
+    "git init sub",
+    "mkdir -p a/b",
+    "touch a/b/c",
+    "cp a/b/c d",
+    "mv d e",
+    "rm -rf a",
+    "ln -s e f",
+    "chmod +x run.sh",
+    "./run.sh",
+    "sh run.sh",
+    "python3 -m pytest -q",
+    "python3 script.py",
+    "python3 -c 'print(1)'",
+    "node index.js",
+    "npm test",
+    "npm run build",
+    "npx tsc --noEmit",
+    "cargo build",
+    "cargo test --workspace",
+    "cargo fmt",
+    "cargo clippy -- -D warnings",
+    "cargo new x",
+    "make",
+    "make test",
+    "go build ./...",
+    "go test ./...",
+    "go vet ./...",
+    "sed -i s/a/b/ e",
+    "perl -pi -e s/a/b/ e",
+    "find . -name '*.pyc' -delete",
+    "tar czf x.tgz src",
+    "unzip x.zip",
+    "patch -p1 <x.patch",
+    "echo x >>notes.txt",
+    "cat a b >c",
+    "sort e | uniq -c",
+    "rg -n alpha | head",
+    "jq . package.json",
+    "sleep 1",
+];
+
+/// Returns the commands that ask, each with its answer.
+fn asks(home: &Home, more: &[&str], commands: &[&str]) -> Vec<String> {
+    let mut command = command(home.dir.path());
+    command.arg("--root").arg(&home.project).args(more).args(["policy", "check"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = commands.iter().map(|text| json!({ "command": text }).to_string() + "\n");
+    child.stdin.take().unwrap().write_all(lines.collect::<String>().as_bytes()).unwrap();
+    let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let answers = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let asked = commands.iter().zip(answers).filter(|(_, answer)| answer["ruling"] != "allow");
+    asked.map(|(text, answer)| format!("{text}: {answer}")).collect()
+}
+
+#[test]
+fn sandboxed_profile_asks_little() {
+    let home = Home::seen();
+    assert_eq!(EVERYDAY.len(), 59);
+    let usual = asks(&home, &[], EVERYDAY);
+    assert!(30 < usual.len(), "the control asks for {}", usual.len());
+    let asked = asks(&home, &["--profile", "sandboxed"], EVERYDAY);
+    assert!(asked.len() <= 3, "{asked:#?}");
+    // What leaves the sandbox asks.
+    for more in [&["--set", "run.network=true"][..], &["--set", "run.sandbox=\"none\""]] {
+        let args = [&["--profile", "sandboxed"][..], more].concat();
+        assert_eq!(asks(&home, &args, &["touch x"]).len(), 1, "{more:?}");
+    }
+    let asked =
+        asks(&home, &["--profile", "sandboxed", "--set", "approvals=\"ask\""], &["touch x"]);
+    assert!(asked.is_empty(), "{asked:?}");
+}
+
+#[test]
+fn sandboxed_profile_runs_what_stays_inside() {
+    let home = Home::seen();
+    let args = |tool: &str, arguments: &Value| {
+        let arguments = arguments.to_string();
+        home.run(&["--profile", "sandboxed", "call", tool, &arguments])
+    };
+    let done = args("Bash", &json!({ "command": "echo one >made" }));
+    assert_eq!(done.0, 0, "{done:?}");
+    assert_eq!(fs::read_to_string(home.project.join("made")).unwrap(), "one\n");
+    let file = home.project.join("written");
+    let done = args("Write", &json!({ "file_path": file, "content": "x" }));
+    assert_eq!(done.0, 0, "{done:?}");
+    let envrc = home.project.join(".envrc");
+    let done = args("Write", &json!({ "file_path": envrc, "content": "x" }));
+    assert_eq!((done.0, envrc.exists()), (3, false), "{done:?}");
+    let done = args("Bash", &json!({ "command": "echo x >.envrc" }));
+    assert!(!envrc.exists() && done.0 != 0, "{done:?}");
+    // Commands that nothing contains ask.
+    let arguments = json!({ "command": "touch no" }).to_string();
+    let more =
+        ["--profile", "sandboxed", "--set", "run.sandbox=\"none\"", "call", "Bash", &arguments];
+    assert_eq!((home.run(&more).0, home.project.join("no").exists()), (3, false));
 }
 
 #[test]

@@ -69,16 +69,17 @@ fn hold_key(layers: &mut Layers, key: &Key, floor: Floor) {
     }
 }
 
-/// Limits the profile to `workspace` if the floor makes calls ask, since `full` never asks.
-/// The system's own file may set `full`.
+/// Limits the profile to `workspace` if the floor makes calls ask, since looser ones do not ask.
+/// The system's own file may set them.
 fn hold_profile(layers: &mut Layers) {
-    let is_full = |value: &Value| strength(PROFILES, value) == Some(0);
-    if layers.of_system.get("profile").is_some_and(|(value, _)| is_full(value)) {
+    let workspace = strength(PROFILES, &Value::from("workspace"));
+    let is_looser = |value: &Value| strength(PROFILES, value).is_some_and(|n| Some(n) < workspace);
+    if layers.of_system.get("profile").is_some_and(|(value, _)| is_looser(value)) {
         return;
     }
     hold_one(layers, "approvals", "profile", |floor, value| {
         let asks = Some(0) < strength(MODES, floor);
-        (asks && value.is_some_and(is_full)).then(|| Value::from("workspace"))
+        (asks && value.is_some_and(is_looser)).then(|| Value::from("workspace"))
     });
 }
 

@@ -59,7 +59,7 @@ pub(super) enum Floor {
 /// The approval modes, the loosest first.
 pub(super) const MODES: &[&str] = &["allow", "trust-client", "auto", "ask", "deny"];
 /// The profiles, the loosest first.
-pub(super) const PROFILES: &[&str] = &["full", "workspace", "read-only"];
+pub(super) const PROFILES: &[&str] = &["full", "sandboxed", "workspace", "read-only"];
 /// The sandbox levels, the loosest first.
 pub(super) const LEVELS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
 /// The modes of `ledger.on_failure`, the loosest first.

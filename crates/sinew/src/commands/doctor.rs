@@ -313,6 +313,13 @@ fn approvals(loaded: &Loaded) -> Finding {
             format!("{mode}: nobody is asked")
         }
     };
+    let detail = match settings.rules.profile {
+        Profile::Sandboxed => format!(
+            "{detail}; the profile sandboxed runs changes of files and contained commands unasked, and what \
+             commands do in the roots cannot be undone"
+        ),
+        Profile::ReadOnly | Profile::Workspace | Profile::Full => detail,
+    };
     found("approvals", true, detail)
 }
 

@@ -130,7 +130,7 @@ fn by(word: Option<&str>) -> anyhow::Result<By> {
             Ok(By::File(rules::read_file(Path::new(word))?))
         }
         None => anyhow::bail!(
-            "no such policy: {word}; use read-only, workspace, full or the path of a file"
+            "no such policy: {word}; use read-only, workspace, sandboxed, full or the path of a file"
         ),
     }
 }
