@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{Imported, is_known, pattern, rule, texts};
 use crate::RuleOptions;
 
-/// The tools that the name `Read` covers.
-const READING: [&str; 2] = ["Read", "Grep"];
+/// The tools that the name `Read` covers: what may not be read may not be found either.
+const READING: [&str; 4] = ["Read", "Grep", "Glob", "List"];
 const EDITING: [&str; 2] = ["Edit", "Write"];
 /// The prefix of sinew's tools in Claude Code.
 const OWN: &str = "mcp__sinew__";
@@ -35,8 +35,17 @@ pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String
              such a thing",
         );
     }
+    let uses_sinew = uses_sinew(tree);
     for verdict in ["deny", "ask", "allow"] {
         for written in texts(permissions, verdict)?.into_iter().flatten() {
+            // Settings that use sinew deny the client's own tools, so that sinew takes every call.
+            let is_bare = !written.contains(['(', '*']) && !written.starts_with("mcp__");
+            if uses_sinew && verdict == "deny" && is_bare {
+                imported.note(format!(
+                    "`{written}` is left out: it means the tool of Claude Code, beside which sinew serves its own"
+                ));
+                continue;
+            }
             add(&mut imported, verdict, &written, home)?;
         }
     }
@@ -69,6 +78,18 @@ pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String
         imported.options.roots = Some(roots);
     }
     Ok(imported)
+}
+
+/// Returns whether settings let Claude Code use sinew.
+fn uses_sinew(tree: &Value) -> bool {
+    let names = |list: Option<&Value>| -> Vec<String> {
+        let all = list.and_then(Value::as_array).into_iter().flatten();
+        all.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let allowed = names(tree.pointer("/permissions/allow"));
+    let enabled = names(tree.get("enabledMcpjsonServers"));
+    allowed.iter().any(|name| name.starts_with("mcp__sinew"))
+        || enabled.iter().any(|name| name == "sinew")
 }
 
 fn add(
@@ -295,7 +316,9 @@ mod tests {
         }
         check(
             json!({"deny": ["Read(./.env)"]}),
-            json!({"rules": [{"verdict": "deny", "tools": ["Read", "Grep"], "paths": [".env"]}]}),
+            json!({"rules": [
+                {"verdict": "deny", "tools": ["Read", "Grep", "Glob", "List"], "paths": [".env"]},
+            ]}),
             &["commands may still read"],
         );
         check(json!({"allow": ["Edit(../x)"]}), json!({}), &["is left out"]);
@@ -319,9 +342,20 @@ mod tests {
             json!({"deny": ["WebFetch(domain:x.org)", "WebFetch(y)", "Bash(*)", "Read"]}),
             json!({"rules": [
                 {"verdict": "deny", "hosts": ["x.org"]}, {"verdict": "deny", "tools": ["Bash"]},
-                {"verdict": "deny", "tools": ["Read", "Grep"]},
+                {"verdict": "deny", "tools": ["Read", "Grep", "Glob", "List"]},
             ]}),
             &["`WebFetch(y)`"],
+        );
+        // The settings that sinew's own page gives: they locked its tools out.
+        check(
+            json!({
+                "allow": ["mcp__sinew__Read"], "deny": ["Read", "Bash", "Edit(secrets/**)", "mcp__sinew__Write"],
+            }),
+            json!({"rules": [
+                {"verdict": "deny", "tools": ["Edit", "Write"], "paths": ["secrets/**"]},
+                {"verdict": "deny", "tools": ["Write"]}, {"verdict": "allow", "tools": ["Read"]},
+            ]}),
+            &["`Read` is left out", "`Bash` is left out"],
         );
         for every in ["*", "mcp__sinew", "mcp__sinew__*"] {
             check(
