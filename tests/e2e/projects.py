@@ -460,9 +460,12 @@ def by_git(root):
         log = outside(root, "log", "--format=%s", "--first-parent")
         equal(log.split(), ["merged", "second", "first"])
         equal(outside(root, "status", "--porcelain"), "")
-    with check("git config is refused, and the reply says what would allow it"):
+    with check("git config sets a harmless key"):
+        code, _, text = run(root, "git config pull.ff only")
+        equal((code, outside(root, "config", "pull.ff").strip()), (0, "only"))
+    with check("git config of an alias is refused, and the reply says what would allow it"):
         before = (root / ".git/config").read_bytes()
-        code, _, text = run(root, "git config user.name other")
+        code, _, text = run(root, "git config alias.x '!true'")
         equal(code, 1)
         contains(text, ".git/config", "run.unprotected")
         equal((root / ".git/config").read_bytes(), before)

@@ -112,7 +112,7 @@ impl CommandJudge {
 
     /// Returns the directory that a new name would make a repository.
     pub fn completes(&self, real: &Path, exists: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
-        guarded::completes(real, exists).filter(|dir| self.is_judged(dir))
+        guarded::completes(real, exists).filter(|dir| self.is_beneath_a_root(dir))
     }
 
     /// Returns why a guarded file may not change from one content to another. That of tracked names is judged
@@ -131,6 +131,20 @@ impl CommandJudge {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns whether a directory must not move to a path, or from there, since git finds repositories in it.
+    pub fn is_in_repository(&self, real: &Path, exists: &dyn Fn(&Path) -> bool) -> bool {
+        let mut above = real.ancestors().skip(1).take_while(|dir| self.is_beneath_a_root(dir));
+        above.any(|dir| {
+            dir.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git"))
+                || guarded::is_repository(dir, exists)
+        })
+    }
+
+    /// Returns whether a path is in a root and in no directory that tools fill.
+    pub fn is_of_project(&self, real: &Path) -> bool {
+        self.is_judged(real)
     }
 
     /// Returns why a directory with this configuration may not become a repository.

@@ -65,10 +65,14 @@ pub fn judge(before: &[u8], after: &[u8], of: ConfigOf) -> Result<(), String> {
         let is_first = old.is_none_or(Vec::is_empty);
         // Removing an address only takes a remote away.
         let keeps = matches!(values, Values::Url | Values::RemoteName) && !is_first;
-        if keeps && new.is_some_and(|new| !new.is_empty()) && of == ConfigOf::Repository {
+        if keeps && new.is_some_and(|new| !new.is_empty()) && of != ConfigOf::Gitmodules {
             return Err(format!(
                 "`{key}` has a value already, and changing it sends work elsewhere"
             ));
+        }
+        let is_mirror = key.section == "remote" && key.name == "mirror";
+        if is_mirror && before.contains_key(&Key { name: String::from("url"), ..key.clone() }) {
+            return Err(format!("`{key}` of a remote that was there makes a push delete branches"));
         }
         for value in new.into_iter().flatten() {
             context.check(values, key, value.as_deref())?;
@@ -246,6 +250,10 @@ fn parse(text: &[u8]) -> Result<Vec<Entry>, String> {
         return Err(format!("a configuration of more than {} KiB is not judged", MAX_BYTES / 1024));
     }
     let text = std::str::from_utf8(text).map_err(|_| String::from("it is not UTF-8"))?;
+    // Git reads a key up to its first NUL.
+    if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+        return Err(String::from("it holds control characters"));
+    }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut entries = Vec::new();
     let mut section: Option<(String, Option<String>)> = None;

@@ -81,18 +81,16 @@ pub(crate) fn find(
     granted: &[String],
     exists: &dyn Fn(&Path) -> bool,
 ) -> Option<Guarded> {
+    // Names of git count in directories that tools fill too: git of the user enters them from above.
     let beneath = names.names_of_root();
-    let n_judged = names.n_judged();
     let is_there = |n: usize| real.ancestors().nth(n).is_some_and(|dir| is_repository(dir, exists));
-    let of_git = beneath.iter().take(n_judged).position(|name| name == ".git");
+    let of_git = beneath.iter().position(|name| name == ".git");
     let in_git = of_git.and_then(|at| match beneath.get(at + 1..).unwrap_or_default() {
         [] => Some(Guarded::Pointer(Pointer::Gitfile)),
         names => in_repository(names, 1, &is_there),
     });
     let found = in_git.or_else(|| {
-        // What is beneath a directory that tools fill comes from third parties.
-        let is_judged = of_git.is_some() || n_judged == beneath.len();
-        let names = beneath.get(usize::from(1 < beneath.len())..).filter(|_| is_judged)?;
+        let names = beneath.get(usize::from(1 < beneath.len())..)?;
         match names.last().map(String::as_str) {
             Some(".gitmodules") => Some(Guarded::Configuration(ConfigOf::Gitmodules)),
             _ => in_other(names, &is_there),
@@ -157,6 +155,10 @@ fn in_part(names: &[String], is_worktree: bool) -> Option<Guarded> {
         ["rebase-merge" | "rebase-apply"] => Guarded::Directory("rebase-merge"),
         ["sequencer"] => Guarded::Directory("sequencer"),
         ["objects"] | ["objects", "info"] => Guarded::Directory("objects"),
+        ["modules" | "worktrees"] | ["modules" | "worktrees", _] => Guarded::Directory("modules"),
+        // The old form of remotes.
+        ["remotes" | "branches"] => Guarded::Directory("remotes"),
+        ["remotes" | "branches", ..] => Guarded::Closed("remotes"),
         ["hooks", .., last] => Guarded::Hook { is_sample: last.ends_with(".sample") },
         ["commondir"] => Guarded::Pointer(Pointer::Commondir { is_worktree }),
         ["gitdir"] => Guarded::Pointer(Pointer::Gitdir),
@@ -173,7 +175,7 @@ fn in_part(names: &[String], is_worktree: bool) -> Option<Guarded> {
 /// Finds a name in a repository that is not named `.git`, such as a bare one.
 fn in_other(names: &[String], is_there: &dyn Fn(usize) -> bool) -> Option<Guarded> {
     // So many names are beneath a repository at most, that of a working tree of a bare one.
-    for n in 1..=names.len().min(5) {
+    for n in (1..=names.len().min(5)).rev() {
         let rest = names.get(names.len() - n..)?;
         let found = in_repository(rest, 1, is_there);
         // One that leads to another repository makes any directory with a HEAD one.
@@ -187,18 +189,17 @@ fn in_other(names: &[String], is_there: &dyn Fn(usize) -> bool) -> Option<Guarde
 }
 
 /// Returns whether git takes a directory for a repository.
-fn is_repository(dir: &Path, exists: &dyn Fn(&Path) -> bool) -> bool {
+pub(crate) fn is_repository(dir: &Path, exists: &dyn Fn(&Path) -> bool) -> bool {
     ["HEAD", "objects", "refs"].iter().all(|name| exists(&dir.join(name)))
 }
 
-/// Returns the directory that a new name at a path would make a repository. Names in `.git` count whether it is
-/// one or not.
+/// Returns the directory that a new name at a path would make a repository.
 pub(crate) fn completes(real: &Path, exists: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
     let dir = real.parent()?;
     let name = real.file_name()?.to_str()?;
     let parts = ["HEAD", "objects", "refs"];
     let part = parts.iter().find(|part| part.eq_ignore_ascii_case(name))?;
-    if dir.iter().any(|name| name.eq_ignore_ascii_case(".git")) || exists(real) {
+    if exists(real) {
         return None;
     }
     let others = parts.iter().filter(|other| *other != part);
@@ -226,14 +227,16 @@ pub(crate) fn judge_pointer(
     let is_one_line = !one_line.is_empty() && !one_line.contains(['\n', '\r', '\0']);
     let is_ok = match pointer {
         Pointer::Gitfile => {
-            one_line.strip_prefix("gitdir: ").is_some_and(|path| is_one_line && inside(path))
+            let named = one_line.strip_prefix("gitdir: ").filter(|_| is_one_line);
+            named.is_some_and(|path| is_part_of_git(&plainly(&dir.join(path)), is_judged))
         }
         Pointer::Gitdir => is_one_line && inside(one_line),
         Pointer::Commondir { is_worktree } => is_worktree && one_line == "../..",
         Pointer::Alternates => {
             let objects = dir.parent().unwrap_or(dir);
             let inside = |path: &str| is_judged(&plainly(&objects.join(path)));
-            text.lines().all(|line| line.is_empty() || line.starts_with('#') || inside(line))
+            let is_plain = |line: &str| !line.starts_with('"') && inside(line);
+            text.lines().all(|line| line.is_empty() || line.starts_with('#') || is_plain(line))
         }
         Pointer::RebaseTodo => text.lines().all(is_harmless_step),
         Pointer::RebaseStrategy => is_strategy(one_line),
@@ -246,6 +249,14 @@ pub(crate) fn judge_pointer(
         Pointer::RebaseStrategy | Pointer::SequencerOptions => "it names a merge strategy",
     };
     if is_ok { Ok(()) } else { Err(why.to_owned()) }
+}
+
+/// Returns whether a path is that of a submodule's or working tree's own directory in `.git`, where no symlink
+/// can be made.
+fn is_part_of_git(path: &Path, is_judged: &dyn Fn(&Path) -> bool) -> bool {
+    let mut names = path.iter().skip_while(|name| *name != ".git").skip(1);
+    let is_part = names.next().is_some_and(|name| name == "modules" || name == "worktrees");
+    is_part && names.next().is_some() && is_judged(path)
 }
 
 /// The merge strategies of git itself; another one is a program.

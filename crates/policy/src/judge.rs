@@ -220,6 +220,7 @@ pub fn in_sandbox(
 ) -> Option<Ruling> {
     let command = targets.command.as_ref()?;
     let may_run = rules.profile == Profile::Sandboxed
+        && !rules.require_approval
         && ruling.verdict == Verdict::Ask
         && ruling.origin.is_none()
         && ruling.rule != PROTECTED

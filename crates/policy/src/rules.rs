@@ -315,12 +315,12 @@ pub(crate) fn run_later(names: &Names) -> Option<&'static str> {
 const OF_GIT: [&str; 4] = [".git/hooks/", ".git/config", ".git/", ".gitmodules"];
 
 /// What a change of a protected name does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protection {
-    /// A program on this host executes or obeys it.
-    Executes,
     /// It acts on other machines.
     Elsewhere,
+    /// A program on this host executes or obeys it.
+    Executes,
     /// It is sinew's own.
     Closed,
 }
@@ -391,11 +391,6 @@ impl Names {
         self.all.get(self.n_above..).unwrap_or_default()
     }
 
-    /// Returns how many of them come before a directory that tools fill.
-    pub(crate) fn n_judged(&self) -> usize {
-        self.filled_by_tools().saturating_sub(self.n_above)
-    }
-
     /// Returns whether the path is a directory that tools fill, or lies in one.
     pub(crate) fn is_filled_by_tools(&self) -> bool {
         self.filled_by_tools() < self.all.len()
@@ -414,13 +409,14 @@ pub(crate) fn protection_from_commands(
     granted: &[String],
 ) -> Option<(&'static str, Protection)> {
     let until = names.filled_by_tools();
-    let rule = for_commands(granted).find(|rule| names.fall_under(rule, until))?;
-    let protection = match rule {
+    let protection = |rule: &'static str| match rule {
         OWN_BENEATH => Protection::Closed,
         rule if ELSEWHERE.contains(&rule) => Protection::Elsewhere,
         _ => Protection::Executes,
     };
-    Some((rule, protection))
+    // A name may be beneath that of a weaker rule.
+    let found = for_commands(granted).filter(|rule| names.fall_under(rule, until));
+    found.map(|rule| (rule, protection(rule))).max_by_key(|(_, protection)| *protection)
 }
 
 /// Returns the protected name beneath a real path: putting a symlink, file or directory there replaces it.

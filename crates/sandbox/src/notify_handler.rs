@@ -171,6 +171,7 @@ impl NotifyHandler {
             refused: refused.clone(),
             waiting: Arc::default(),
             unnamed: RefCell::default(),
+            watched: RefCell::default(),
             n_unnamed: Arc::clone(&n_unnamed),
             remembered: RefCell::default(),
         };
@@ -212,6 +213,8 @@ struct CallHandler {
     waiting: Arc<AtomicUsize>,
     /// Files that get their name once they are judged.
     unnamed: RefCell<Vec<Unnamed>>,
+    /// Steps of rebases that are written in place.
+    watched: RefCell<Vec<(Place, PathBuf)>>,
     n_unnamed: Arc<AtomicUsize>,
     /// The directories of objects of git that are remembered.
     remembered: RefCell<HashSet<PathBuf>>,

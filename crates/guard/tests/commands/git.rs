@@ -273,6 +273,61 @@ const HOSTILE: &[(&str, &str)] = &[
          echo 'exec touch PWNED' >>r/git-rebase-todo; ln -s ../r .git/rebase-merge",
         "git rebase --continue",
     ),
+    (
+        "cp .git/config c; printf '[diff \"external\\0\"]\\n\\txfuncname = touch PWNED;true\\n' >>c; \
+         mv c .git/config",
+        "echo x >>README; git diff",
+    ),
+    (
+        "mkdir .git/foo .git/foo/objects .git/foo/refs; git config -f .git/foo/config core.fsmonitor 'touch PWNED;false'; \
+         echo 'ref: refs/heads/x' >.git/foo/HEAD; mkdir sub; echo 'gitdir: ../.git/foo' >sub/.git",
+        "cd sub && git status",
+    ),
+    (
+        "mkdir -p t/sub .git/modules; git config -f t/sub/config core.fsmonitor 'touch PWNED;false'; \
+         mv t/sub .git/modules/sub; cd .git/modules/sub; mkdir objects refs; \
+         echo 'ref: refs/heads/x' >HEAD; cd ../../..; mkdir sub; echo 'gitdir: ../.git/modules/sub' >sub/.git",
+        "cd sub && git status",
+    ),
+    (
+        "git init -q build/x; git -C build/x config core.fsmonitor 'touch PWNED;false'; \
+         git -C build/x commit -q --allow-empty -m x; \
+         git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),build/x",
+        "git status",
+    ),
+    (
+        "git init -q target/e; git -C target/e config core.fsmonitor 'touch PWNED;false'; \
+         ln -s target/e/.git lnk; mkdir sub; echo 'gitdir: ../lnk' >sub/.git",
+        "cd sub && git status",
+    ),
+    (
+        "mkdir -p target/m/sub .git; git config -f target/m/sub/config core.fsmonitor 'touch PWNED;false'; \
+         ln -s ../target/m .git/modules; cd target/m/sub; mkdir objects refs; \
+         echo 'ref: refs/heads/x' >HEAD; cd ../../..; mkdir sub; echo 'gitdir: ../.git/modules/sub' >sub/.git",
+        "cd sub && git status",
+    ),
+    (
+        "mkdir b; ln -s ../target/h b/hooks; mkdir b/objects b/refs; echo 'ref: refs/heads/x' >b/HEAD; \
+         mkdir -p target/h; printf '#!/bin/sh\\ntouch PWNED\\n' >target/h/pre-commit; \
+         chmod +x target/h/pre-commit; git -C b config core.bare false; git -C b config core.worktree ..",
+        "GIT_DIR=b git commit -q --allow-empty -m x; git -C b commit -q --allow-empty -m x",
+    ),
+    (
+        "git init -q --bare target/evil.git; printf '#!/bin/sh\\ntouch PWNED\\n' >target/evil.git/hooks/pre-receive; \
+         chmod +x target/evil.git/hooks/pre-receive; git remote remove origin; mkdir .git/remotes; \
+         printf 'URL: target/evil.git\\nPush: refs/heads/main:refs/heads/main\\n' >.git/remotes/origin",
+        "git push origin",
+    ),
+    (
+        "mkdir -p packages/app .circleci; mv packages/app .circleci/app; echo 'touch PWNED' >.circleci/app/.envrc; \
+         mv .circleci/app packages/app",
+        ". packages/app/.envrc",
+    ),
+    (
+        "mv .vscode x; mkdir .vscode; cp x/settings.json y; echo evil >.vscode/settings.json",
+        "grep -q evil .vscode/settings.json && touch PWNED",
+    ),
+    ("rm -r .vscode .claude; mv .git g", "test -e .git || touch PWNED"),
     ("echo 'touch PWNED' >.envrc", ". ./.envrc"),
     ("rm -f .envrc; echo 'touch PWNED' >.envrc", ". ./.envrc"),
     ("echo 'touch PWNED' >e; mv -f e .envrc", ". ./.envrc"),
@@ -352,13 +407,16 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
                 everyday(&everyday_helper, level)
             },
         ));
-        trials.push(Trial::test(
-            format!("git: hostile commands on {name} plant nothing"),
-            move || {
-                let _turn = beside_others();
-                hostile(&hostile_helper, level)
-            },
-        ));
+        // Bubblewrap makes the same view as the namespaces.
+        if level != SandboxLevel::Bubblewrap {
+            trials.push(Trial::test(
+                format!("git: hostile commands on {name} plant nothing"),
+                move || {
+                    let _turn = beside_others();
+                    hostile(&hostile_helper, level)
+                },
+            ));
+        }
     }
     trials
 }
@@ -413,6 +471,8 @@ fn everyday(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
 fn hostile(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
     let mut wrong = String::new();
     let mut idle = String::new();
+    let ground = tempfile::tempdir()?;
+    lay_out(ground.path());
     for (plant, run) in HOSTILE {
         let place = Place::new(helper, level);
         if !works(helper, level) {
@@ -421,7 +481,9 @@ fn hostile(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
         let twin = place.outside.join("twin");
         fs::create_dir(&twin)?;
         for dir in [&place.root, &twin] {
-            lay_out(dir);
+            let copied =
+                Command::new("cp").arg("-a").arg(ground.path().join(".")).arg(dir).status()?;
+            assert!(copied.success(), "the ground is copied");
         }
         std::thread::sleep(Duration::from_millis(50));
         let text = format!("{PREFIX}export HOME=/nonexistent; cd project && {{ {plant}\n}}");

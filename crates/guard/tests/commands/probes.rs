@@ -49,7 +49,8 @@ const PROBES: &[Probe] = &[
     probe(
         "change a protected name that is there",
         Landlock,
-        "echo x >>.git/hooks/pre-commit; echo x >>.mcp.json && echo REACHED",
+        "echo x >>.git/hooks/pre-commit && echo REACHED; echo x >>.mcp.json; touch y; \
+         grep -qx x .mcp.json && echo REACHED",
     ),
     probe(
         "replace a protected name that is there",
@@ -443,7 +444,8 @@ which judges where the name really is and, for names that programs outside act o
   reply names it. Where no repository is left, such files can be removed.
 
 A file that is written under such a name appears there once no process has it open and its content is judged: at the next
-call that changes something, or at the end of the command. Each refusal makes the reply a failure, even if the
+call that changes something, or at the end of the command. A program that looks for it before, as `git am` does, finds
+nothing. The steps of a rebase are written in place, and those that execute are taken out at the same moments. Each refusal makes the reply a failure, even if the
 command ends with 0. Names in directories that tools fill with other people's files (`node_modules`, `target`,
 `vendor` and the like) are left alone. `run.unprotected` lists names that commands may change as they like. The same
 process keeps files closed that `tools.fs.deny_paths` denies; their names can still be seen.

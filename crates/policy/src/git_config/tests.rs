@@ -81,6 +81,8 @@ fn executing_keys_are_refused() {
         ("[user] name = a\n[core] sshCommand = x", "`core.sshcommand` makes git execute"),
         ("[core]\n\tfilemode = true \\\n\t[core] sshCommand = x", "`core.filemode"),
         ("[core] sshCommand", "`core.sshcommand` makes git execute"),
+        ("[diff \"external\0\"]\n\txfuncname = x", "control characters"),
+        ("[remote \"origin\"]\n\tmirror = true", "makes a push delete"),
     ] {
         check_added(added, Err(why));
     }

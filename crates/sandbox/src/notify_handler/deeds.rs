@@ -104,10 +104,19 @@ impl CallHandler {
             if kind.is_some() && flags.contains(OFlags::CREATE | OFlags::EXCL) {
                 return Err(Errno::EXIST);
             }
-            match self.may_write(&real, kind, flags)? {
+            match self.may_write(&real, kind)? {
                 Opening::Now => {}
+                Opening::Watched => self.watch(place, &real)?,
                 Opening::Judged(guarded) => {
-                    return self.open_unnamed(caller, place, real, guarded, (flags, mode));
+                    let existing = found.as_ref().ok();
+                    return self.open_unnamed(
+                        caller,
+                        place,
+                        real,
+                        guarded,
+                        (flags, mode),
+                        existing,
+                    );
                 }
             }
         }
@@ -122,8 +131,9 @@ impl CallHandler {
         }
         let mode = mode_of(mode) - SETS_RIGHTS;
         match kind {
+            // By its number: the name may mean another file once it opens.
             Some(FileType::Fifo) if !flags.contains(OFlags::NONBLOCK) => {
-                let place = place.try_clone()?;
+                let place = Place::at(found?)?;
                 self.later(caller, move |waits| {
                     let handle = place.open_pipe(safe, waits)?;
                     Ok(SyscallAnswer::Handle(handle, closed_on_exec))
@@ -136,7 +146,7 @@ impl CallHandler {
                 Ok(handle) => Ok(Some(SyscallAnswer::Handle(handle, closed_on_exec))),
                 // Another process holds a lease, and has time to release it.
                 Err(Errno::AGAIN) if !flags.contains(OFlags::NONBLOCK) => {
-                    let place = place.try_clone()?;
+                    let place = Place::at(found?)?;
                     self.later(caller, move |_| {
                         let there = OFlags::CREATE | OFlags::EXCL;
                         let handle = place.open(safe - there, Mode::empty())?;
@@ -301,8 +311,11 @@ impl CallHandler {
         if flags.contains(RenameFlags::EXCHANGE) {
             self.may_change(&old_real)?;
             self.may_change(&new_real)?;
+            self.may_move_directory(&old_real)?;
+            self.may_move_directory(&new_real)?;
         }
         if is_dir {
+            self.may_move_directory(&old_real)?;
             self.may_move_directory(&new_real)?;
         } else if let Some(()) = self.move_judged((&old, &new), &new_real, flags)? {
             return Ok(Some(SyscallAnswer::Value(0)));

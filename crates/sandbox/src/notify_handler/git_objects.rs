@@ -115,6 +115,7 @@ pub(super) fn held_before(
     path: &Path,
     content: &[u8],
     time: SystemTime,
+    is_of_project: impl Fn(&Path) -> bool,
     is_remembered: impl Fn(&[u8], &[PathBuf]) -> bool,
 ) -> bool {
     let Some(git) = path.ancestors().skip(1).find_map(repository_of) else { return false };
@@ -124,11 +125,14 @@ pub(super) fn held_before(
     let alternates = text_of(&objects.join("info/alternates")).unwrap_or_default();
     let others = alternates.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let others = others.take(MAX_ALTERNATES).map(|line| objects.join(line));
+    let others = others.filter(|dir| is_of_project(dir));
     let top = git.parent().unwrap_or(&git).to_owned();
     let origins = configuration.lines().filter_map(|line| {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "url").then(|| top.join(value.trim()))
     });
+    // A repository elsewhere may hold the work of anyone.
+    let origins = origins.filter(|dir| is_of_project(dir));
     let origins = origins.take(MAX_ALTERNATES);
     let origins = origins.flat_map(|dir| [dir.join("objects"), dir.join(".git/objects")]);
     let all: Vec<PathBuf> = std::iter::once(objects.clone()).chain(others).chain(origins).collect();

@@ -22,7 +22,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::umask;
 use sinew_policy::git_config;
-use sinew_policy::guarded::{Guarded, MAX_POINTER_BYTES};
+use sinew_policy::guarded::{Guarded, MAX_POINTER_BYTES, Pointer};
 
 use super::caller::Caller;
 use super::path::{self, Place, kind_of, look};
@@ -113,6 +113,8 @@ pub(super) enum Opening {
     Now,
     /// Without its name, until its content is judged.
     Judged(Guarded),
+    /// The steps of a rebase, in place: once they are written, steps that execute are taken out.
+    Watched,
 }
 
 impl CallHandler {
@@ -195,7 +197,6 @@ impl CallHandler {
 
     /// Judges a new directory. An empty one executes nothing.
     pub(super) fn may_make_directory(&self, real: &Path) -> Result<(), Errno> {
-        use sinew_policy::guarded::Pointer::Gitfile;
         self.hidden(real)?;
         match self.guarded(real) {
             None
@@ -204,7 +205,7 @@ impl CallHandler {
                 | Guarded::Hook { .. }
                 | Guarded::Executes(_)
                 | Guarded::Elsewhere(_)
-                | Guarded::Pointer(Gitfile),
+                | Guarded::Pointer(Pointer::Gitfile),
             ) => self.may_complete(real),
             Some(guarded) => Err(self.refuse_guarded(real, guarded)),
         }
@@ -213,13 +214,19 @@ impl CallHandler {
     /// Judges a new symlink. Git stores the target of a tracked one like the content of a file.
     pub(super) fn may_make_link(&self, real: &Path, target: &Path) -> Result<(), Errno> {
         self.hidden(real)?;
+        let dir = real.parent().unwrap_or(real);
         match self.guarded(real) {
+            // Git itself makes one that leads nowhere, to learn whether the file system has links.
+            None if target != Path::new("testing")
+                && self.means.judge.is_in_repository(dir, &exists) =>
+            {
+                Err(self.refuse_guarded(real, Guarded::Directory("modules")))
+            }
             None => self.may_complete(real),
             Some(guarded @ (Guarded::Executes(_) | Guarded::Elsewhere(_)))
                 if self.is_of_user(real, target.as_os_str().as_bytes())
                     || matches!(guarded, Guarded::Elsewhere(_)) =>
             {
-                let _ = self.means.configurations.add_put(target.as_os_str().as_bytes());
                 self.report(real, guarded);
                 Ok(())
             }
@@ -228,12 +235,7 @@ impl CallHandler {
     }
 
     /// Judges how a file may be opened for writing.
-    pub(super) fn may_write(
-        &self,
-        real: &Path,
-        kind: Option<FileType>,
-        flags: OFlags,
-    ) -> Result<Opening, Errno> {
+    pub(super) fn may_write(&self, real: &Path, kind: Option<FileType>) -> Result<Opening, Errno> {
         self.hidden(real)?;
         let is_new = kind.is_none();
         match self.guarded(real) {
@@ -248,10 +250,12 @@ impl CallHandler {
                 self.report(real, guarded);
                 Ok(Opening::Now)
             }
-            // What is kept of the old content would have to be judged with the new one.
+            // Git reads what an editor wrote before it makes another call, so the name stays.
+            Some(Guarded::Pointer(Pointer::RebaseTodo)) if kind == Some(FileType::RegularFile) => {
+                Ok(Opening::Watched)
+            }
             Some(guarded @ (Guarded::Executes(_) | Guarded::Pointer(_)))
-                if is_new
-                    || (flags.contains(OFlags::TRUNC) && kind == Some(FileType::RegularFile)) =>
+                if is_new || kind == Some(FileType::RegularFile) =>
             {
                 Ok(Opening::Judged(guarded))
             }
@@ -267,18 +271,33 @@ impl CallHandler {
         real: PathBuf,
         guarded: Guarded,
         (flags, mode): (OFlags, u64),
+        existing: Option<&OwnedFd>,
     ) -> Result<Option<SyscallAnswer>, Errno> {
         if place.name.is_empty() || MAX_UNNAMED <= self.unnamed.borrow().len() {
             return Err(self.refuse_guarded(&real, guarded));
         }
-        umask(caller.umask()?);
+        let final_mode = match existing {
+            Some(found) => Mode::from_raw_mode(fstat(found)?.st_mode),
+            None => mode_of(mode) - caller.umask()?,
+        };
         let access = (flags & OFlags::RWMODE) | (flags & (OFlags::APPEND | OFlags::NONBLOCK));
         let access = if access & OFlags::RWMODE == OFlags::RDONLY { OFlags::RDWR } else { access };
-        let unnamed = OFlags::TMPFILE | OFlags::CLOEXEC | access;
-        let file = openat(&place.dir, c".", unnamed, mode_of(mode) - super::deeds::SETS_RIGHTS);
-        let file = file.map_err(|_| self.refuse_guarded(&real, guarded))?;
-        let held =
-            openat(CWD, path::by_number(&file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let refused = |_| self.refuse_guarded(&real, guarded);
+        // The mode may forbid reading, so both descriptors are opened before it is set.
+        let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let own = openat(&place.dir, c".", unnamed, Mode::RUSR | Mode::WUSR).map_err(refused)?;
+        let again =
+            |flags| openat(CWD, path::by_number(&own), flags | OFlags::CLOEXEC, Mode::empty());
+        let (handle, held) = (again(access)?, again(OFlags::RDONLY)?);
+        if let Some(found) = existing.filter(|_| !flags.contains(OFlags::TRUNC)) {
+            // The old content is judged with what is written over it or behind it.
+            let readable = OFlags::RDONLY | OFlags::CLOEXEC;
+            let old = openat(CWD, path::by_number(found), readable, Mode::empty())?;
+            let (content, _) = self.read(old, &real, guarded)?;
+            let own = File::from(own.try_clone().map_err(|_| Errno::NFILE)?);
+            (&own).write_all(&content).map_err(|_| Errno::IO)?;
+        }
+        fchmod(&own, final_mode - super::deeds::SETS_RIGHTS)?;
         self.unnamed.borrow_mut().push(Unnamed {
             place: place.try_clone()?,
             real,
@@ -286,30 +305,69 @@ impl CallHandler {
             file: held,
         });
         self.n_unnamed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(Some(SyscallAnswer::Handle(file, flags.contains(OFlags::CLOEXEC))))
+        Ok(Some(SyscallAnswer::Handle(handle, flags.contains(OFlags::CLOEXEC))))
+    }
+
+    /// Notes the steps of a rebase that are opened for writing.
+    pub(super) fn watch(&self, place: &Place, real: &Path) -> Result<(), Errno> {
+        if place.name.is_empty() || MAX_UNNAMED <= self.watched.borrow().len() {
+            return Err(self.refuse_guarded(real, Guarded::Pointer(Pointer::RebaseTodo)));
+        }
+        self.watched.borrow_mut().push((place.try_clone()?, real.to_owned()));
+        self.n_unnamed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes steps that execute out of the rebases whose steps were written.
+    fn judge_watched(&self, is_over: bool) {
+        let guarded = Guarded::Pointer(Pointer::RebaseTodo);
+        for (place, real) in std::mem::take(&mut *self.watched.borrow_mut()) {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = openat(&place.dir, path::trimmed(&place.name), flags, Mode::empty());
+            // A rebase that has ended has none.
+            let Ok(file) = file else { continue };
+            if !is_over && !spawn::has_no_writer(&file) {
+                self.watched.borrow_mut().push((place, real));
+                continue;
+            }
+            let Ok((content, mode)) = self.read(file, &real, guarded) else { continue };
+            if self.means.judge.content(guarded, &real, &[], &content).is_ok() {
+                continue;
+            }
+            let is_harmless =
+                |line: &&[u8]| self.means.judge.content(guarded, &real, &[], line).is_ok();
+            let lines = content.split_inclusive(|byte| *byte == b'\n');
+            let harmless: Vec<u8> = lines.filter(is_harmless).flatten().copied().collect();
+            let why = String::from("a step executes a command or stops, and was taken out");
+            self.refuse_content(&real, guarded, why);
+            let _ = self.put(&place, &real, guarded, &harmless, mode, true);
+        }
     }
 
     /// Names the files that are written, and whose content is harmless. `is_over`: no process can write any
     /// more.
     pub(super) fn name_written(&self, is_over: bool) {
-        if self.unnamed.borrow().is_empty() {
+        if self.n_unnamed.load(std::sync::atomic::Ordering::Relaxed) == 0 {
             return;
         }
+        self.judge_watched(is_over);
         let all = std::mem::take(&mut *self.unnamed.borrow_mut());
         for unnamed in all {
-            let readable = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-            let file = openat(CWD, path::by_number(&unnamed.file), readable, Mode::empty());
-            let Ok(file) = file else { continue };
-            if !is_over && !spawn::has_no_writer(&file) {
+            if !is_over && !spawn::has_no_writer(&unnamed.file) {
                 self.unnamed.borrow_mut().push(unnamed);
                 continue;
             }
-            let Unnamed { place, real, guarded, .. } = &unnamed;
-            if let Ok((content, mode)) = self.read(file, real, *guarded) {
-                let _ = self.put(place, real, *guarded, &content, mode, true);
+            let Unnamed { place, real, guarded, file } = unnamed;
+            let put = self
+                .read(file, &real, guarded)
+                .and_then(|(content, mode)| self.put(&place, &real, guarded, &content, mode, true));
+            // A refusal of the content was reported already.
+            if put.is_err_and(|errno| errno != Errno::ACCESS) {
+                self.refuse_guarded(&real, guarded);
             }
         }
-        self.n_unnamed.store(self.unnamed.borrow().len(), std::sync::atomic::Ordering::Release);
+        let n = self.unnamed.borrow().len() + self.watched.borrow().len();
+        self.n_unnamed.store(n, std::sync::atomic::Ordering::Release);
     }
 
     /// Reads the new content of a guarded file, and its mode.
@@ -391,7 +449,10 @@ impl CallHandler {
 
     /// Returns whether content of a tracked file was in its repository when the session began.
     fn is_of_user(&self, real: &Path, content: &[u8]) -> bool {
-        git_objects::held_before(real, content, self.means.began, |id, all| {
+        let is_of_project = |dir: &Path| {
+            std::fs::canonicalize(dir).is_ok_and(|real| self.means.judge.is_of_project(&real))
+        };
+        git_objects::held_before(real, content, self.means.began, is_of_project, |id, all| {
             all.iter().for_each(|objects| self.remember_objects(objects));
             self.means.old_objects.contains(id)
         })
@@ -460,10 +521,12 @@ impl CallHandler {
         self.means.judge.change(real).is_err() || self.guarded(real).is_some()
     }
 
-    /// Judges the new name of a directory that moves. `EXDEV` makes the caller copy it name by name.
+    /// Judges the old or new name of a directory that moves. `EXDEV` makes the caller copy it name by name.
     pub(super) fn may_move_directory(&self, real: &Path) -> Result<(), Errno> {
         self.hidden(real)?;
         match self.guarded(real) {
+            // `.git` itself counts as a name that leads git elsewhere.
+            None if self.means.judge.is_in_repository(real, &exists) => Err(Errno::XDEV),
             None => Ok(()),
             Some(guarded @ Guarded::Closed(_)) => Err(self.refuse_guarded(real, guarded)),
             Some(_) => Err(Errno::XDEV),
@@ -512,11 +575,19 @@ impl CallHandler {
     /// Judges a name that makes its directory a repository, which its configuration and hooks then belong to.
     pub(super) fn may_complete(&self, real: &Path) -> Result<(), Errno> {
         let Some(dir) = self.means.judge.completes(real, &exists) else { return Ok(()) };
+        // What is judged whether it is a repository or not was judged when it came.
+        if self.guarded(&dir.join("config")).is_some() {
+            return Ok(());
+        }
         let is_sample = |entry: io::Result<std::fs::DirEntry>| {
             entry.is_ok_and(|entry| entry.file_name().as_bytes().ends_with(b".sample"))
         };
-        let has_hooks = match std::fs::read_dir(dir.join("hooks")) {
-            Ok(mut entries) => !entries.all(is_sample),
+        let hooks = dir.join("hooks");
+        let has_hooks = match std::fs::symlink_metadata(&hooks) {
+            Ok(meta) if meta.is_dir() => {
+                !std::fs::read_dir(&hooks).is_ok_and(|mut entries| entries.all(is_sample))
+            }
+            Ok(_) => true,
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         };
         let guarded = Guarded::Hook { is_sample: false };
