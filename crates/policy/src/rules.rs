@@ -217,20 +217,6 @@ const PROTECTED: &[&str] = &[
     ".Rprofile",
     ".bazelrc",
     ".mvn/",
-    ".github/workflows/",
-    ".github/actions/",
-    ".gitlab-ci.yml",
-    ".circleci/",
-    ".travis.yml",
-    "azure-pipelines.yml",
-    "bitbucket-pipelines.yml",
-    "appveyor.yml",
-    ".appveyor.yml",
-    ".drone.yml",
-    ".woodpecker.yml",
-    ".woodpecker/",
-    ".buildkite/",
-    "Jenkinsfile",
     "AGENTS.md",
     "CLAUDE.md",
     "GEMINI.md",
@@ -256,7 +242,7 @@ const PROTECTED: &[&str] = &[
     "sinew/config.toml",
 ];
 
-/// Protected names that act on other machines, where what is pushed runs.
+/// Further protected names, which act on other machines: what is pushed runs there.
 const ELSEWHERE: &[&str] = &[
     ".github/workflows/",
     ".github/actions/",
@@ -397,9 +383,14 @@ impl Names {
     }
 }
 
+/// Returns every protected name.
+fn all_protected() -> impl Iterator<Item = &'static str> {
+    PROTECTED.iter().chain(ELSEWHERE).copied()
+}
+
 /// Returns the protected name that a real path matches.
 pub fn protected(names: &Names) -> Option<&'static str> {
-    PROTECTED.iter().copied().find(|rule| names.fall_under(rule, usize::MAX))
+    all_protected().find(|rule| names.fall_under(rule, usize::MAX))
 }
 
 /// Returns the protected name that a command would change at a real path, apart from `granted` ones and those
@@ -434,7 +425,7 @@ pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'
 
 /// Returns the protected names for commands, without those of git.
 fn for_commands(granted: &[String]) -> impl Iterator<Item = &'static str> + '_ {
-    let all = PROTECTED.iter().copied().filter(|rule| !OF_GIT.contains(rule)).chain([OWN_BENEATH]);
+    let all = all_protected().filter(|rule| !OF_GIT.contains(rule)).chain([OWN_BENEATH]);
     all.filter(|rule| !is_granted(rule, granted))
 }
 
@@ -450,7 +441,7 @@ pub(crate) fn is_granted(rule: &str, granted: &[String]) -> bool {
 /// Returns whether a grant covers any name that commands may not change; `.sinew` is never granted.
 pub fn can_be_granted(grant: &str) -> bool {
     let grant = [grant.to_owned()];
-    PROTECTED.iter().any(|rule| *rule != GIT && is_granted(rule, &grant))
+    all_protected().any(|rule| rule != GIT && is_granted(rule, &grant))
 }
 
 /// Returns sinew's own directory at the top of a root, if it exists: no command may change it.
@@ -519,7 +510,7 @@ mod tests {
     #[test]
     fn protected_names_stand_in_the_document_about_security() {
         let document = include_str!("../../../SECURITY.md");
-        for rule in PROTECTED {
+        for rule in all_protected() {
             let covered = document.contains(&format!("`{rule}`")) || rule.starts_with(".git/");
             assert!(covered, "SECURITY.md does not name {rule}");
         }
