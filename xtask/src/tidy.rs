@@ -109,12 +109,12 @@ const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
 
 /// How many vague words the comments of each crate hold, and the documents: no count may rise.
 const WORDS: &[(&str, usize)] = &[
-    ("documents", 242),
+    ("documents", 241),
     ("sinew", 78),
     ("sinew-config", 22),
     ("sinew-dialects", 7),
     ("sinew-fs", 5),
-    ("sinew-guard", 80),
+    ("sinew-guard", 76),
     ("sinew-mcp", 1),
     ("sinew-ops", 27),
     ("sinew-policy", 6),

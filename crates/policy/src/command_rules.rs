@@ -142,11 +142,6 @@ impl CommandJudge {
         })
     }
 
-    /// Returns whether a path is in a root and in no directory that tools fill.
-    pub fn is_of_project(&self, real: &Path) -> bool {
-        self.is_judged(real)
-    }
-
     /// Returns why a directory with this configuration may not become a repository.
     pub fn new_repository(&self, configuration: &[u8]) -> Result<(), String> {
         git_config::judge(&[], configuration, ConfigOf::Repository)
@@ -189,7 +184,8 @@ impl CommandJudge {
         self.is_judged(from) && !self.is_judged(to)
     }
 
-    fn is_judged(&self, real: &Path) -> bool {
+    /// Returns whether a path is in a root and in no directory that tools fill.
+    pub fn is_judged(&self, real: &Path) -> bool {
         self.names(real).is_some_and(|names| !names.is_filled_by_tools())
     }
 

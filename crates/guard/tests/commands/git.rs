@@ -363,7 +363,7 @@ fn host(dir: &Path, cwd: &Path, text: &str) -> Result<(Option<i32>, String), Str
         .current_dir(cwd)
         .env_clear()
         .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-        .env("HOME", dir.join("nobody"))
+        .env("HOME", dir.join("no-home"))
         .env("LANG", "C.UTF-8")
         .output()
         .map_err(|error| error.to_string())?;

@@ -349,7 +349,7 @@ fn check_move(things: &[Thing], from: &str, to: &str) -> Result<(), TestCaseErro
             let Ok(world) = world else { return String::from("refused") };
             match world.files.rename(Slot(0)) {
                 Ok(()) => format!("{:?}", world.files.changes()),
-                // Which of several faults is told is nobody's to rely on.
+                // Callers may not rely on which of several faults is reported.
                 Err(_) => String::from("refused"),
             }
         };
@@ -442,7 +442,7 @@ fn set(world: &World, asked: &[(&str, usize, usize)]) -> String {
         .collect();
     match world.files.commit(&deeds) {
         Ok(written) => format!("{written:?} {:?}", world.files.changes()),
-        // Which of several faults is told is nobody's to rely on.
+        // Callers may not rely on which of several faults is reported.
         Err(_) if 1 < asked.len() => String::from("refused"),
         Err(CommitError { slot, error }) => format!("{slot:?} {}", error.about("it").kind),
     }

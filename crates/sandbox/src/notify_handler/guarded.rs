@@ -450,7 +450,7 @@ impl CallHandler {
     /// Returns whether content of a tracked file was in its repository when the session began.
     fn is_of_user(&self, real: &Path, content: &[u8]) -> bool {
         let is_of_project = |dir: &Path| {
-            std::fs::canonicalize(dir).is_ok_and(|real| self.means.judge.is_of_project(&real))
+            std::fs::canonicalize(dir).is_ok_and(|real| self.means.judge.is_judged(&real))
         };
         git_objects::held_before(real, content, self.means.began, is_of_project, |id, all| {
             all.iter().for_each(|objects| self.remember_objects(objects));
