@@ -187,6 +187,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(change: impl FnOnce(Builder) -> Builder) -> Self {
+        crate::spans::keep_spans_on();
         let root = tempfile::tempdir().expect("a root");
         let ledger = Arc::new(MemoryLedger::default());
         let allow = Asking { approvals: Approvals::Allow, ..Asking::default() };

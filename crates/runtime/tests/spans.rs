@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use serde_json::{Value, json};
 use sinew_guard::Redactor;
@@ -103,6 +103,37 @@ impl Subscriber for Seen {
         }
         *n_holders == 0
     }
+}
+
+/// Wants every span and keeps none of them.
+struct AlwaysOn;
+
+impl Subscriber for AlwaysOn {
+    fn enabled(&self, _metadata: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _attributes: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _id: &Id, _values: &Record<'_>) {}
+    fn record_follows_from(&self, _id: &Id, _follows: &Id) {}
+    fn event(&self, _event: &Event<'_>) {}
+    fn enter(&self, _id: &Id) {}
+    fn exit(&self, _id: &Id) {}
+}
+
+/// Installs a subscriber for the whole process, before the first call.
+///
+/// While only one subscriber exists, tracing asks the thread that first reaches a span whether the
+/// span is wanted, and keeps that answer for all threads. A test without a subscriber would answer
+/// no, and the test that installed the only subscriber on its own thread would see no span.
+pub(crate) fn keep_spans_on() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        tracing::subscriber::set_global_default(AlwaysOn).expect("the only global subscriber");
+    });
 }
 
 /// Says something while it runs.
