@@ -289,7 +289,7 @@ fn events(hook: &HookOptions) -> Result<(&'static HookForm, Events), (&'static s
 }
 
 fn command(form: &HookForm, hook: &HookOptions) -> Result<HookCommand, String> {
-    let takes_text = ["moltis", "aionrs"].contains(&form.name);
+    let takes_text = ["moltis", "aionrs", "claude-code"].contains(&form.name);
     match &hook.command {
         HookCommandOptions::Words(words) => {
             let program = words.first().map(String::as_str).unwrap_or_default();
@@ -315,7 +315,7 @@ fn command(form: &HookForm, hook: &HookOptions) -> Result<HookCommand, String> {
         },
         HookCommandOptions::Text(_) => Err(String::from(
             "must be a list of words, such as [\"/usr/local/bin/check\", \"--strict\"]; a text goes to \
-             a shell, and only hooks of Moltis and aionrs have that",
+             a shell, and only hooks of Moltis, aionrs and Claude Code have that",
         )),
     }
 }

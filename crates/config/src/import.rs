@@ -6,6 +6,7 @@
 mod agentos;
 mod aionrs;
 mod claude_code;
+mod claude_hooks;
 mod clawft;
 mod mcp;
 mod molf;

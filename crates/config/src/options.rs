@@ -112,8 +112,8 @@ pub struct HookOptions {
     /// Several events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
-    /// The program and its arguments: a list of words, or for hooks of Moltis and aionrs a text for
-    /// `/bin/sh -c`.
+    /// The program and its arguments: a list of words, or for hooks of Moltis, aionrs and Claude Code a
+    /// text for `/bin/sh -c`.
     pub command: HookCommandOptions,
     /// The name in messages. Default: that of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,8 +145,8 @@ pub struct HookOptions {
     /// event can be blocked and at `persist`, else `continue`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<String>,
-    /// The form of what it reads and answers: `sinew`, `molf`, `moltis`, `agentos` or `aionrs`. Default: the
-    /// first that has the name of the event.
+    /// The form of what it reads and answers: `sinew`, `molf`, `moltis`, `agentos`, `aionrs` or
+    /// `claude-code`. Default: the first that has the name of the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
     /// Variables that it gets, with their values.

@@ -3,12 +3,15 @@
 //! Each form is a table with no more power than sinew's own; an answer that sinew does not support fails the
 //! hook. Events of absent features, such as chat messages, are known by name, to distinguish them from typos.
 
+mod claude_code;
+
 use serde_json::{Map, Value, json};
 use sinew_tool::hook::{object, reason};
 use sinew_tool::{FormEvent, HookAnswer, HookEnd, HookEvent, HookForm, SINEW_HOOKS};
 
 /// All forms; a name in several of them means the first.
-pub const HOOK_FORMS: &[HookForm] = &[SINEW_HOOKS, MOLF, MOLTIS, AGENTOS, AIONRS];
+pub const HOOK_FORMS: &[HookForm] =
+    &[SINEW_HOOKS, MOLF, MOLTIS, AGENTOS, AIONRS, claude_code::CLAUDE_CODE];
 
 /// Returns the form with a configuration name.
 pub fn hook_form(name: &str) -> Option<&'static HookForm> {
@@ -32,6 +35,9 @@ enum Take {
     Response,
     /// Token counts in molf's format.
     Usage,
+    /// The text of the last message of a user.
+    LastPrompt,
+    False,
 }
 
 type Keys = &'static [(&'static str, &'static [(&'static str, Take)])];
@@ -525,6 +531,23 @@ fn taken(take: Take, payload: &Value) -> Value {
             "inputTokens": at("/input_tokens"),
             "outputTokens": at("/output_tokens"),
         }),
+        Take::LastPrompt => Value::from(last_prompt(payload)),
+        Take::False => Value::Bool(false),
+    }
+}
+
+/// Returns the text of the last message of a user, whose content is a text or a list of blocks.
+fn last_prompt(payload: &Value) -> String {
+    let messages = payload.get("messages").and_then(Value::as_array);
+    let is_of_user = |message: &&Value| message.get("role").is_some_and(|role| role == "user");
+    let last = messages.into_iter().flatten().rev().find(is_of_user);
+    match last.and_then(|message| message.get("content")) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(blocks)) => {
+            let texts = blocks.iter().filter_map(|block| block.get("text")?.as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
     }
 }
 
@@ -544,7 +567,12 @@ mod tests {
 
     #[test]
     fn every_name_of_an_event_has_keys_and_every_key_a_value() {
-        for (form, keys) in [(MOLF, MOLF_KEYS), (MOLTIS, MOLTIS_KEYS), (AGENTOS, AGENTOS_KEYS)] {
+        for (form, keys) in [
+            (MOLF, MOLF_KEYS),
+            (MOLTIS, MOLTIS_KEYS),
+            (AGENTOS, AGENTOS_KEYS),
+            (claude_code::CLAUDE_CODE, claude_code::KEYS),
+        ] {
             let known: BTreeSet<&str> =
                 form.events.iter().filter(|e| e.event.is_some()).map(|e| e.name).collect();
             let with_keys: BTreeSet<&str> = keys.iter().map(|(name, _)| *name).collect();
@@ -645,6 +673,45 @@ mod tests {
             (0, r#"{"arguments":{"a":1}}"#, ""),
             replace(json!({"arguments":{"a":1}})),
         );
+        let after = HookEvent::AfterToolExecute;
+        let claude =
+            |event: HookEvent, end: (i32, &str, &str), expected: Result<HookAnswer, &str>| {
+                check("claude-code", event, end, expected);
+            };
+        let add = |text: &str| Ok(HookAnswer::Add(String::from(text)));
+        claude(before, (0, "", ""), go_on());
+        claude(before, (0, "checked 3 files", ""), go_on());
+        claude(before, (0, r#"{"suppressOutput":true}"#, ""), go_on());
+        claude(before, (2, "", "no\n"), block("no"));
+        claude(before, (1, "", "broken"), Err("exit code 1"));
+        claude(before, (0, r#"{"continue":false,"stopReason":"enough"}"#, ""), block("enough"));
+        claude(before, (0, r#"{"decision":"block","reason":"no"}"#, ""), block("no"));
+        claude(before, (0, r#"{"decision":"approve"}"#, ""), go_on());
+        let decides = |decision: &str, more: &str| {
+            format!(r#"{{"hookSpecificOutput":{{"permissionDecision":"{decision}"{more}}}}}"#)
+        };
+        let why = r#","permissionDecisionReason":"why""#;
+        claude(before, (0, &decides("deny", why), ""), block("why"));
+        claude(before, (0, &decides("allow", why), ""), go_on());
+        claude(before, (0, &decides("ask", why), ""), Ok(HookAnswer::Ask(String::from("why"))));
+        claude(before, (0, &decides("maybe", ""), ""), Err("`maybe`"));
+        claude(before, (0, &decides("ask", r#","updatedInput":{}"#), ""), Err("at once"));
+        claude(
+            before,
+            (0, &decides("allow", r#","updatedInput":{"a":1}"#), ""),
+            replace(json!({"arguments":{"a":1}})),
+        );
+        claude(after, (2, "", "lint"), add("lint"));
+        claude(after, (0, r#"{"decision":"block","reason":"lint"}"#, ""), add("lint"));
+        claude(
+            after,
+            (0, r#"{"hookSpecificOutput":{"additionalContext":"more"}}"#, ""),
+            add("more"),
+        );
+        claude(after, (0, &decides("ask", ""), ""), Err("`ask`"));
+        claude(HookEvent::BeforePrompt, (2, "", "no"), block("no"));
+        claude(HookEvent::TurnEnd, (2, "", "go on"), Err("nothing can be stopped"));
+        claude(before, (0, "{", ""), Err("no JSON object"));
         check("aionrs", before, (0, "formatted", ""), go_on());
         check("aionrs", before, (1, "out", ""), block("out"));
         check("aionrs", before, (7, "out", "err"), block("err"));

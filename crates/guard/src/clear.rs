@@ -341,6 +341,13 @@ impl Judged {
         &self.contained
     }
 
+    /// Applies a ruling from beside the rules, such as that of a hook, if it is stricter than the own one.
+    #[must_use]
+    pub fn stricter(mut self, ruling: Ruling) -> Self {
+        self.ruling = with_written(self.ruling, Some(ruling));
+        self
+    }
+
     /// Returns the effects of the call.
     pub fn effects(&self) -> Effects {
         self.effects

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use sinew_guard::Guard;
 use sinew_tool::{
     Access, AgentEvent, Arguments, Decision, FileKind, FileSettings, FileTarget, Hook, HookEvent,
-    Kind, NamedPaths, Request, Targets, Tool, ToolCall, ToolError,
+    Kind, NamedPaths, Request, Ruling, Targets, Tool, ToolCall, ToolError, Verdict,
 };
 
 use crate::catalog::Listed;
@@ -139,6 +139,13 @@ pub(crate) fn blocked(hook: &dyn Hook, reason: &str) -> ToolError {
     ToolError::new(Kind::BlockedByHook, format!("blocked by the hook `{}`: {reason}", hook.name()))
 }
 
+/// Returns the ruling of a hook that asks whether a call may run.
+pub(crate) fn asking(hook: &dyn Hook, reason: &str) -> Ruling {
+    let why = format!("the hook `{}` asks: {reason}", hook.name());
+    let origin = hook.origin().unwrap_or("a hook");
+    Ruling { verdict: Verdict::Ask, rule: "hook", why: why.into(), origin: Some(origin.into()) }
+}
+
 impl Runtime {
     /// Returns the operation and the real paths of a request, as hooks get them; `None` means unknown.
     /// Nothing runs.
@@ -175,8 +182,8 @@ impl Runtime {
                 Decision::Block(reason) if event.can_block() => {
                     return Err(blocked(&**hook, &reason));
                 }
-                // An event that already happened cannot be blocked.
-                Decision::Block(_) => {}
+                // An event that already happened cannot be blocked, and only calls ask.
+                Decision::Block(_) | Decision::Ask(_) => {}
             }
         }
         Ok(moment)

@@ -113,7 +113,7 @@ type Row = (Before, Option<&'static str>, Option<Kind>, &'static str, Option<&'s
 
 #[tokio::test]
 async fn what_a_hook_decides_becomes_of_the_call() {
-    let rows: [Row; 6] = [
+    let rows: [Row; 7] = [
         (|_| Ok(Decision::Continue), Some("x"), None, "1 in a", None),
         (
             |_| Ok(Decision::Block(String::from("not today"))),
@@ -136,6 +136,8 @@ async fn what_a_hook_decides_becomes_of_the_call() {
             "1 in a",
             Some("failed: broken"),
         ),
+        // The bench answers yes to everything.
+        (|_| Ok(Decision::Ask(String::from("sure?"))), Some("x"), None, "1 in a", Some("asked")),
         // What is replaced whole has nothing of what was there.
         (
             |_| {

@@ -29,6 +29,9 @@ pub enum Decision {
     Replace(Arguments),
     /// Blocks the event, with the reason for the model.
     Block(String),
+    /// Asks a person whether the call may run, with the reason, whatever the rules allow. At other events
+    /// without effect.
+    Ask(String),
     /// The hook failed for this reason, and the event continues.
     Failed(String),
 }

@@ -5,28 +5,28 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Imported, is_known, pattern, rule, texts};
+use super::{Imported, claude_hooks, is_known, pattern, rule, texts};
 use crate::RuleOptions;
 
 /// The tools that the name `Read` covers: what may not be read may not be found either.
 const READING: [&str; 4] = ["Read", "Grep", "Glob", "List"];
 const EDITING: [&str; 2] = ["Edit", "Write"];
 /// The prefix of sinew's tools in Claude Code.
-const OWN: &str = "mcp__sinew__";
+pub(super) const OWN: &str = "mcp__sinew__";
 
 /// Imports settings.
 pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String> {
     let mut imported = Imported::default();
-    for key in [
-        "enableAllProjectMcpServers",
-        "enabledMcpjsonServers",
-        "disabledMcpjsonServers",
-        "hooks",
-        "sandbox",
-    ] {
+    for key in
+        ["enableAllProjectMcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers", "sandbox"]
+    {
         if tree.get(key).is_some() {
             imported.note(format!("`{key}` is not carried over"));
         }
+    }
+    if let Some(hooks) = tree.get("hooks") {
+        let disabled = tree.get("disableAllHooks") == Some(&Value::Bool(true));
+        claude_hooks::read(&mut imported, hooks, disabled)?;
     }
     let Some(permissions) = tree.get("permissions") else { return Ok(imported) };
     if permissions.get("disableBypassPermissionsMode").is_some() {
@@ -327,6 +327,81 @@ mod tests {
             json!({"rules": [{"verdict": "deny", "tools": ["Edit", "Write"]}]}),
             &["means every path"],
         );
+    }
+
+    #[test]
+    fn hooks_keep_their_events_and_matchers() {
+        #[track_caller]
+        fn check_hooks(hooks: Value, expected: Value, notes: &[&str]) {
+            let imported = read(&json!({ "hooks": hooks }), None).expect("settings");
+            let options = serde_json::to_value(&imported.options).expect("JSON");
+            assert_eq!(options.get("hooks").cloned().unwrap_or(json!([])), expected, "{hooks}");
+            assert_eq!(imported.notes.len(), notes.len(), "{hooks}: {:?}", imported.notes);
+            for (note, expected) in imported.notes.iter().zip(notes) {
+                assert!(note.contains(expected), "{hooks}: {note}");
+            }
+        }
+        let group = |matcher: &str| json!([{"matcher": matcher, "hooks": [{"type": "command", "command": "/opt/guard -s"}]}]);
+        let hook = |event: &str, tools: &[&str]| {
+            let mut hook = json!({
+                "event": event, "payload": "claude-code", "command": "/opt/guard -s", "timeout": 60,
+            });
+            if !tools.is_empty() {
+                hook["tools"] = json!(tools);
+            }
+            json!([hook])
+        };
+        for (matcher, tools, notes) in [
+            ("", &[][..], &[][..]),
+            ("*", &[], &[]),
+            ("Bash", &["Bash"], &[]),
+            ("Bash|Read", &["Bash", "Read"], &[]),
+            ("mcp__sinew__Glob", &["Glob"], &[]),
+            ("mcp__.*", &[], &[]),
+            ("Edit|Write", &["Edit", "Write"], &["does not see what `ApplyPatch`"]),
+            ("Write|Task", &["Write"], &["`Task`", "`ApplyPatch`"]),
+            ("^(Bash)$", &[], &["runs for every tool"]),
+        ] {
+            check_hooks(json!({"PreToolUse": group(matcher)}), hook("PreToolUse", tools), notes);
+        }
+        check_hooks(json!({"Stop": group("x")}), hook("Stop", &[]), &[]);
+        check_hooks(
+            json!({"SessionStart": group("startup|resume")}),
+            hook("SessionStart", &[]),
+            &[],
+        );
+        check_hooks(json!({"SessionStart": group("compact")}), json!([]), &["start anew"]);
+        check_hooks(json!({"PreToolUse": group("Task")}), json!([]), &["names no tool"]);
+        check_hooks(json!({"Notification": group("")}), json!([]), &["no such event"]);
+        let prompt = json!([{"hooks": [{"type": "prompt", "prompt": "x"}]}]);
+        check_hooks(json!({"Stop": prompt}), json!([]), &["only programs"]);
+        let of_project = json!([{"hooks": [
+            {"type": "command", "command": "$CLAUDE_PROJECT_DIR/.claude/hooks/x.sh", "timeout": 5},
+        ]}]);
+        check_hooks(
+            json!({ "PostToolUse": of_project }),
+            json!([{
+                "event": "PostToolUse", "payload": "claude-code", "timeout": 5, "in_root": true,
+                "command": "$CLAUDE_PROJECT_DIR/.claude/hooks/x.sh",
+            }]),
+            &["program of the project"],
+        );
+        let off = read(&json!({"disableAllHooks": true, "hooks": {"Stop": group("")}}), None);
+        let off = off.expect("settings");
+        assert!(off.options.hooks.is_none() && off.notes[0].contains("disableAllHooks"));
+        for (hooks, said) in [
+            (json!([]), "table of events"),
+            (json!({"Stop": 1}), "must be a list"),
+            (json!({"Stop": [{}]}), "no `hooks`"),
+            (json!({"Stop": [{"hooks": [{"type": "command"}]}]}), "no `command`"),
+            (
+                json!({"Stop": [{"hooks": [{"type": "command", "command": "x", "timeout": 0}]}]}),
+                "1 to 3,600",
+            ),
+        ] {
+            let error = read(&json!({ "hooks": hooks }), None).expect_err("wrong");
+            assert!(error.contains(said), "{hooks}: {error}");
+        }
     }
 
     #[test]

@@ -44,6 +44,10 @@ pub(super) async fn before(
                 open.request.arguments = arguments;
                 open.entry.changed_arguments(&open.request.arguments);
             }
+            Ok(Decision::Ask(reason)) => {
+                notes.add(name, event, "asked");
+                open.asked.get_or_insert_with(|| hooks::asking(&**hook, &reason));
+            }
             Ok(Decision::Failed(why)) => notes.add(name, event, format!("failed: {why}")),
             Ok(Decision::Block(reason)) => {
                 notes.add(name, event, "blocked");

@@ -23,6 +23,9 @@ pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     let rules = if restores { &decoded.rules } else { &decoded.own_rules };
     let by = (rules.as_ref(), decoded.is_denied);
     let mut call = ruled(&decoded, effects, contained, by, &open.request);
+    if let Some(asked) = open.asked.take() {
+        call = call.stricter(asked);
+    }
     let asks = call.ruling().verdict == Verdict::Ask;
     let digest = asks.then(|| open.digest(&call));
     if let Some(digest) = &digest {

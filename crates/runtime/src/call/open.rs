@@ -22,6 +22,8 @@ pub(super) struct Open {
     pub(super) entry: Entry,
     /// The checkpoint with the state before the call's changes.
     pub(super) checkpoint: Option<String>,
+    /// The ruling of the first hook that asks whether the call may run.
+    pub(super) asked: Option<Ruling>,
 }
 
 /// Hashes what a question shows: the same words may match other files and another diff.
@@ -98,7 +100,7 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
         intent: None,
         closing: Some(closing),
     };
-    Open { request, entry, checkpoint: None }
+    Open { request, entry, checkpoint: None, asked: None }
 }
 
 fn hash(arguments: &Arguments) -> [u8; 32] {

@@ -12,9 +12,9 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 use sinew_guard::{OwnEnd, OwnProgram, OwnPrograms, OwnRan, TrustedPrograms, Unrunnable};
 use sinew_tool::{
-    AgentEvent, Approval, BoxFuture, Decision, Executed, Hook, HookAnswer, HookEnd, HookEvent,
-    HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall, ToolError, hook::payload,
-    name_matches, tool_matches,
+    AgentEvent, Approval, Block, BoxFuture, Decision, Executed, Hook, HookAnswer, HookEnd,
+    HookEvent, HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall, ToolError,
+    hook::payload, name_matches, tool_matches,
 };
 
 use super::answer::{change, check, part};
@@ -361,7 +361,13 @@ impl CommandHook {
         let (changes, is_whole) = match answer {
             HookAnswer::Change(changes) => (changes, false),
             HookAnswer::Replace(changes) => (changes, true),
-            HookAnswer::Continue => return Ok(()),
+            HookAnswer::Continue | HookAnswer::Ask(_) => return Ok(()),
+            HookAnswer::Add(text) => {
+                reply.content.push(Block::Text { text });
+                reply.bounded = false;
+                reply.meta.hook_did(name, event, "added to the reply");
+                return Ok(());
+            }
             // The call already ran, so only its reply can be withheld.
             HookAnswer::Block(reason) => {
                 let ended = if reply.error.is_none() { "ran" } else { "failed" };
@@ -457,6 +463,8 @@ impl Hook for CommandHook {
             Ok(match self.ask(event, &payload).await {
                 Ok(HookAnswer::Continue) => Decision::Continue,
                 Ok(HookAnswer::Block(reason)) => Decision::Block(reason),
+                Ok(HookAnswer::Ask(reason)) => Decision::Ask(reason),
+                Ok(HookAnswer::Add(_)) => Decision::Continue,
                 Ok(HookAnswer::Change(changes)) => Decision::Modify(part(changes, "arguments")),
                 Ok(HookAnswer::Replace(changes)) => Decision::Replace(part(changes, "arguments")),
                 Err(failure) if failure.blocks => return Err(failure.into_error(event)),
@@ -522,6 +530,8 @@ impl Hook for CommandHook {
             Ok(match self.ask(event, &moment.payload()).await {
                 Ok(HookAnswer::Continue) => Decision::Continue,
                 Ok(HookAnswer::Block(reason)) => Decision::Block(reason),
+                Ok(HookAnswer::Ask(reason)) => Decision::Ask(reason),
+                Ok(HookAnswer::Add(_)) => Decision::Continue,
                 Ok(HookAnswer::Change(changes)) => Decision::Modify(changes),
                 Ok(HookAnswer::Replace(changes)) => Decision::Replace(changes),
                 Err(failure) if failure.blocks => return Err(failure.into_error(event)),

@@ -186,7 +186,10 @@ fn test(mut loaded: Loaded, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
             }
             Ok(HookAnswer::Change(changes)) => merge(&mut payload, changes, false),
             Ok(HookAnswer::Replace(changes)) => merge(&mut payload, changes, true),
-            Ok(HookAnswer::Continue) | Err(_) => {}
+            Ok(HookAnswer::Ask(reason)) => {
+                outcome = format!("it asks, since `{}` does: {reason}", hook.name());
+            }
+            Ok(HookAnswer::Add(_) | HookAnswer::Continue) | Err(_) => {}
         }
         if let Some((wired, request)) = &looking
             && event == HookEvent::BeforeToolExecute
@@ -273,6 +276,8 @@ fn report_on(report: &mut String, hook: &CommandHook, event: HookEvent, trial: &
     let decision = match &trial.answer {
         Ok(HookAnswer::Continue) => String::from("continue"),
         Ok(HookAnswer::Block(reason)) => format!("block: {reason}"),
+        Ok(HookAnswer::Ask(reason)) => format!("ask: {reason}"),
+        Ok(HookAnswer::Add(text)) => format!("add to the reply: {text}"),
         Ok(HookAnswer::Change(changes) | HookAnswer::Replace(changes)) => {
             format!("change {}", Value::Object(changes.clone()))
         }

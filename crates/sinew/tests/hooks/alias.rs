@@ -64,6 +64,7 @@ const BEFORE_MOLF: (&str, &str) = ("before_tool_call", "molf");
 const BEFORE_MOLTIS: (&str, &str) = ("BeforeToolCall", "moltis");
 const BEFORE_AGENTOS: (&str, &str) = ("BeforeToolCall", "agentos");
 const BEFORE_AIONRS: (&str, &str) = ("pre_tool_use", "aionrs");
+const PRE_CLAUDE: (&str, &str) = ("PreToolUse", "claude-code");
 const ONE: (i32, Option<&str>) = (0, Some("one"));
 
 #[test]
@@ -111,6 +112,35 @@ fn answers_of_other_runtimes_take_effect() {
             (0, Some("two")),
             " a.txt: ",
         ),
+        row(PRE_CLAUDE, "echo claude says no >&2; exit 2", (3, None), "claude says no"),
+        row(
+            PRE_CLAUDE,
+            r#"echo '{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"not here"}}'"#,
+            (3, None),
+            "not here",
+        ),
+        // Nobody can be asked here, though a checkpoint keeps the change.
+        row(
+            PRE_CLAUDE,
+            r#"echo '{"hookSpecificOutput":{"permissionDecision":"ask","permissionDecisionReason":"sure?"}}'"#,
+            (3, None),
+            "the hook `h` asks: sure?",
+        ),
+        row(
+            PRE_CLAUDE,
+            r#"echo '{"hookSpecificOutput":{"permissionDecision":"allow"}}'"#,
+            ONE,
+            " a.txt: ",
+        ),
+        row(PRE_CLAUDE, r#"echo '{"continue":false,"stopReason":"enough"}'"#, (3, None), "enough"),
+        row(PRE_CLAUDE, "echo looks fine", ONE, " a.txt: "),
+        row(("PostToolUse", "claude-code"), "echo lint >&2; exit 2", ONE, " a.txt: "),
+        row(
+            ("before_tool_execute", "sinew"),
+            r#"echo '{"decision":"ask"}'"#,
+            (3, None),
+            "`h` asks",
+        ),
         row(BEFORE_AIONRS, "echo aionrs says no; exit 9", (3, None), "aionrs says no"),
         row(BEFORE_AIONRS, "exit 0", ONE, " a.txt: "),
         row(("post_tool_use", "aionrs"), "exit 9", ONE, " a.txt: "),
@@ -122,6 +152,41 @@ fn answers_of_other_runtimes_take_effect() {
         assert_eq!(place.content("a.txt").as_deref(), content, "{form} {event} {script}");
         has(&said(&result), words);
     }
+}
+
+/// A guard that was written for Claude Code fires after its settings were imported, and the model reads what
+/// another one says after the tool.
+#[test]
+fn imported_hooks_of_claude_code_fire() {
+    let place = Place::new();
+    let guard = place.program(
+        "guard",
+        "cat >{home}/stdin; pwd >{home}/cwd; echo \"$CLAUDE_PROJECT_DIR\" >>{home}/cwd\n\
+         grep -q '\"file_path\":\"a.txt\"' {home}/stdin || exit 0; echo guarded >&2; exit 2",
+    );
+    let lint = place.program("lint", "echo '{\"decision\":\"block\",\"reason\":\"lint it\"}'");
+    let of = |matcher: &str, program: &str| json!([{"matcher": matcher, "hooks": [{"type": "command", "command": format!("{program} -x")}]}]);
+    let settings = json!({ "hooks": {
+        "PreToolUse": of("Edit|Write", &guard), "PostToolUse": of("*", &lint),
+    }});
+    let file = place.at("settings.json");
+    std::fs::write(&file, settings.to_string()).unwrap();
+    let imported = place.run(&["import", "claude-code", file.to_str().unwrap()], "");
+    assert_eq!(imported.code, 0, "{imported:?}");
+    place.config(&imported.out);
+    let (code, result) = place.write("one");
+    assert_eq!(code, 3, "{result}");
+    has(&said(&result), "guarded");
+    let told: Value = serde_json::from_str(&place.noted("stdin").unwrap()).unwrap();
+    let keys = ["hook_event_name", "tool_name", "transcript_path", "cwd"].map(|key| &told[key]);
+    let root = place.place.root.to_str().unwrap();
+    assert_eq!(keys, [&json!("PreToolUse"), &json!("Write"), &json!(""), &json!(root)]);
+    assert_eq!(told["tool_input"], json!({ "file_path": "a.txt", "content": "one" }));
+    assert_eq!(place.noted("cwd").unwrap(), format!("{root}\n{root}\n"));
+    let arguments = json!({ "file_path": "b.txt", "content": "one" }).to_string();
+    let ran = place.run(&["call", "Write", &arguments], "");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    has(&ran.out, "lint it");
 }
 
 /// In aionrs the value is put into the text of the command, which then runs it.

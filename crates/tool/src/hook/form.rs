@@ -69,6 +69,10 @@ pub enum HookAnswer {
     Change(Map<String, Value>),
     /// Changes payload keys and replaces objects whole.
     Replace(Map<String, Value>),
+    /// Asks whether the call may run, with this reason. Only before a tool.
+    Ask(String),
+    /// Adds a text to the reply. Only after a tool, or where the reply is kept.
+    Add(String),
 }
 
 /// sinew's own form.
@@ -153,9 +157,14 @@ fn said(event: HookEvent, mut said: Map<String, Value>) -> Result<HookAnswer, St
     match decision.as_ref().map(|word| word.as_str().unwrap_or_default()) {
         Some("block") if said.is_empty() => Ok(HookAnswer::Block(reason(&because))),
         Some("block") => Err(String::from("it blocks and changes something at once")),
+        Some("ask") if event != HookEvent::BeforeToolExecute => {
+            Err(format!("nothing can be asked at {event}"))
+        }
+        Some("ask") if said.is_empty() => Ok(HookAnswer::Ask(reason(&because))),
+        Some("ask") => Err(String::from("it asks and changes something at once")),
         None | Some("continue") if said.is_empty() => Ok(HookAnswer::Continue),
         None | Some("continue") => Ok(HookAnswer::Change(said)),
-        Some(_) => Err(String::from("its `decision` is neither `block` nor `continue`")),
+        Some(_) => Err(String::from("its `decision` is neither `block`, `ask` nor `continue`")),
     }
 }
 

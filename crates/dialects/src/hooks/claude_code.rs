@@ -1,0 +1,141 @@
+//! Hooks of Claude Code: names of events, payload and answers as its page about hooks has them.
+//!
+//! Differences: no hook allows a call, so `permissionDecision` `allow` means no objection. An exit code other
+//! than 0 and 2 is a failure, which stops a call. `suppressOutput` and `systemMessage` have no effect.
+
+use serde_json::{Map, Value, json};
+use sinew_tool::hook::reason;
+use sinew_tool::{HookAnswer, HookEnd, HookEvent, HookForm};
+
+use super::Take::{At, LastPrompt, Text};
+use super::{Keys, Take, absent, made, some};
+
+pub(super) const CLAUDE_CODE: HookForm = HookForm {
+    name: "claude-code",
+    events: &[
+        some("PreToolUse", HookEvent::BeforeToolExecute),
+        some("PostToolUse", HookEvent::AfterToolExecute),
+        some("UserPromptSubmit", HookEvent::BeforePrompt),
+        some("SessionStart", HookEvent::SessionStart),
+        some("SessionEnd", HookEvent::SessionEnd),
+        some("Stop", HookEvent::TurnEnd),
+        some("SubagentStop", HookEvent::AgentEnd),
+        some("PreCompact", HookEvent::BeforeCompaction),
+        absent("Notification"),
+        absent("PermissionRequest"),
+    ],
+    priority: 0,
+    starts_in_root: true,
+    payload: |_, name, payload| made(KEYS, name, ("hook_event_name", name), payload),
+    env: |_, payload| {
+        let dir = payload.get("cwd").or_else(|| payload.pointer("/roots/0"));
+        let dir = dir.and_then(Value::as_str).map(str::to_owned);
+        dir.map(|dir| ("CLAUDE_PROJECT_DIR", dir)).into_iter().collect()
+    },
+    answer,
+};
+
+/// The keys that every event begins with.
+const SESSION: (&str, Take) = ("session_id", At("/session"));
+/// No file holds the conversation.
+const TRANSCRIPT: (&str, Take) = ("transcript_path", Text(""));
+
+pub(super) const KEYS: Keys = &[
+    (
+        "PreToolUse",
+        &[
+            SESSION,
+            TRANSCRIPT,
+            ("cwd", At("/cwd")),
+            ("permission_mode", Text("default")),
+            ("tool_name", At("/tool")),
+            ("tool_input", At("/arguments")),
+            ("tool_use_id", At("/call_id")),
+        ],
+    ),
+    (
+        "PostToolUse",
+        &[
+            SESSION,
+            TRANSCRIPT,
+            ("cwd", At("/cwd")),
+            ("permission_mode", Text("default")),
+            ("tool_name", At("/tool")),
+            ("tool_input", At("/arguments")),
+            ("tool_response", Take::Result),
+            ("tool_use_id", At("/call_id")),
+        ],
+    ),
+    ("UserPromptSubmit", &[SESSION, TRANSCRIPT, ("prompt", LastPrompt)]),
+    ("SessionStart", &[SESSION, TRANSCRIPT, ("cwd", At("/roots/0")), ("source", Text("startup"))]),
+    ("SessionEnd", &[SESSION, TRANSCRIPT, ("reason", Text("other"))]),
+    ("Stop", &[SESSION, TRANSCRIPT, ("stop_hook_active", Take::False)]),
+    ("SubagentStop", &[SESSION, TRANSCRIPT, ("stop_hook_active", Take::False)]),
+    (
+        "PreCompact",
+        &[SESSION, TRANSCRIPT, ("trigger", Text("auto")), ("custom_instructions", Text(""))],
+    ),
+];
+
+/// Exit code 2 with the reason on standard error, or an object with `hookSpecificOutput`, `decision` and
+/// `continue`. Other text on standard output is for people.
+fn answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, String> {
+    match end.code {
+        0 => {}
+        2 => return refusing(event, end.stderr),
+        code => return Err(format!("it ended with exit code {code}")),
+    }
+    if !end.stdout.trim_start().starts_with('{') {
+        return Ok(HookAnswer::Continue);
+    }
+    let said = sinew_tool::hook::object(end.stdout)?;
+    let text = |said: &Map<String, Value>, key: &str| {
+        said.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    if said.get("continue") == Some(&Value::Bool(false)) {
+        return refusing(event, &text(&said, "stopReason"));
+    }
+    let empty = Map::new();
+    let specific = said.get("hookSpecificOutput").and_then(Value::as_object).unwrap_or(&empty);
+    let input = specific.get("updatedInput").filter(|input| !input.is_null());
+    match specific.get("permissionDecision").map(|word| word.as_str().unwrap_or_default()) {
+        Some("deny") => return refusing(event, &text(specific, "permissionDecisionReason")),
+        Some("ask") if input.is_some() => {
+            return Err(String::from("it asks and changes the arguments at once"));
+        }
+        Some("ask") if event == HookEvent::BeforeToolExecute => {
+            return Ok(HookAnswer::Ask(reason(&text(specific, "permissionDecisionReason"))));
+        }
+        None | Some("allow") => {}
+        Some(word) => {
+            return Err(format!("its `permissionDecision` `{word}` is not known at {event}"));
+        }
+    }
+    match said.get("decision").map(|word| word.as_str().unwrap_or_default()) {
+        Some("block") => return refusing(event, &text(&said, "reason")),
+        None | Some("approve" | "") => {}
+        Some(word) => return Err(format!("its `decision` `{word}` is not known")),
+    }
+    if let Some(input) = input {
+        if event != HookEvent::BeforeToolExecute {
+            return Err(format!("nothing can be changed at {event}"));
+        }
+        let changes = json!({ "arguments": input });
+        return Ok(HookAnswer::Replace(changes.as_object().cloned().unwrap_or_default()));
+    }
+    match specific.get("additionalContext").and_then(Value::as_str) {
+        Some(context) if event == HookEvent::AfterToolExecute => {
+            Ok(HookAnswer::Add(context.to_owned()))
+        }
+        _ => Ok(HookAnswer::Continue),
+    }
+}
+
+/// Returns the answer that stops an event. A tool that ran cannot be stopped: the model is given the reason.
+fn refusing(event: HookEvent, why: &str) -> Result<HookAnswer, String> {
+    match event {
+        HookEvent::AfterToolExecute => Ok(HookAnswer::Add(reason(why))),
+        event if event.can_block() => Ok(HookAnswer::Block(reason(why))),
+        event => Err(format!("nothing can be stopped at {event}")),
+    }
+}
