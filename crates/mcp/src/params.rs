@@ -1,7 +1,9 @@
 //! Parses the message parameters that the reading thread needs, and rejects invalid ones.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use rmcp::model::ClientRequest;
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde::Deserialize;
@@ -58,7 +60,8 @@ const HEAD: usize = 256;
 /// errors, which [`frame::parse`] reports.
 pub(crate) fn parse_call(line: &[u8]) -> Option<(&RawValue, CallParams<'_>)> {
     let head = line.get(..HEAD).unwrap_or(line);
-    memchr::memmem::find(head, b"\"tools/call\"")?;
+    static CALL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"tools/call\""));
+    CALL.find(head)?;
     // Skipped parts must be UTF-8 too.
     let line = std::str::from_utf8(line).ok()?;
     let Named(frame) =

@@ -24,7 +24,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use sinew_guard::{Guard, Rules};
-use sinew_tool::{Reply, Request, Ruling, Targets, Tool, ToolError};
+use sinew_tool::{HookEvent, Kind, Reply, Request, Ruling, Targets, Tool, ToolError};
 use tracing::Instrument as _;
 
 use crate::catalog::denies;
@@ -65,17 +65,24 @@ impl Runtime {
 
 async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> Reply {
     let raised = RaisedOnDrop(options.cancel.clone());
-    let open = open::open(&runtime, request);
+    let mut open = open::open(&runtime, request);
     let span = open.entry.span();
-    let reply = stages(&runtime, open, &options).instrument(span).await;
+    let (reply, error) = stages(&runtime, &mut open, &options).instrument(span).await;
     raised.forget();
-    reply
+    answer::answer(open, reply, error)
 }
 
-/// Runs the stages and builds the reply, wherever they end.
-async fn stages(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -> Reply {
+/// Runs the stages and builds the reply, wherever they end. Beside it is the error of the call itself.
+///
+/// Every call is moved several times before it starts, with room for all that it may hold: what most calls
+/// never do is boxed here and in [`way`].
+async fn stages(
+    runtime: &Arc<Runtime>,
+    open: &mut Open,
+    options: &CallOptions,
+) -> (Reply, Option<Kind>) {
     let mut told = RefusalShape::default();
-    let went = caught(way(runtime, &mut open, &mut told, options)).await;
+    let went = caught(way(runtime, open, &mut told, options)).await;
     let mut reply = match went {
         Ok(reply) => reply,
         Err(error) => {
@@ -88,7 +95,6 @@ async fn stages(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -
     };
     // A failed call may have changed files before its error.
     reply.meta.checkpoint_id = open.checkpoint.take();
-    let mut reply = reply;
     // The reply to a cancelled call reaches no client.
     if !options.cancel.is_cancelled() {
         tell::endings(runtime, &open.request, &mut reply);
@@ -96,9 +102,10 @@ async fn stages(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -
     }
     std::mem::take(&mut told.notes).tell(&mut reply.meta);
     let error = answer::error_of(&reply);
-    let reply = after::after(runtime, &open, &told.seen, reply, &options.cancel).await;
-    let reply = bound::bound(runtime, &open.request, told.tool.as_deref(), reply);
-    answer::answer(open, reply, error)
+    if runtime.hooks.see_replies() {
+        reply = Box::pin(after::after(runtime, open, &told.seen, reply, &options.cancel)).await;
+    }
+    (bound::bound(runtime, &open.request, told.tool.as_deref(), reply), error)
 }
 
 /// Judges a call by changed rules and stops there.
@@ -145,11 +152,15 @@ async fn way(
     if runtime.hooks.follow_sessions() {
         let dialect = open.entry.dialect();
         let beginning = session::begin(runtime, &open.request.session, &dialect);
-        run::in_time(beginning, &options.cancel, open.request.deadline).await?;
+        let begun = run::in_time(beginning, &options.cancel, open.request.deadline);
+        Box::pin(begun).await?;
     }
     let found = found?;
     told.tool = Some(Arc::clone(&found.listed.tool));
-    before::before(runtime, &found, open, &mut told.notes, &options.cancel).await?;
+    if !runtime.hooks.at(HookEvent::BeforeToolExecute).is_empty() {
+        let before = before::before(runtime, &found, open, &mut told.notes, &options.cancel);
+        Box::pin(before).await?;
+    }
     let see_replies = runtime.hooks.see_replies();
     if see_replies {
         told.seen.operation = Some(found.listed.tool.operation().to_owned());
@@ -164,7 +175,10 @@ async fn way(
     }
     let judged = judge::judge(runtime, contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;
-    let kept = keep::keep(runtime, cleared, open, options).await?;
+    let kept = match cleared.effects.only_observes() {
+        true => keep::observing(cleared),
+        false => Box::pin(keep::keep(runtime, cleared, open, options)).await?,
+    };
     told.seen.has_run = true;
     let ran = run::run(runtime, kept, open, options).await?;
     let targets = Arc::clone(&ran.targets);

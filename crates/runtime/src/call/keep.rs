@@ -18,37 +18,39 @@ pub(super) struct Kept {
     pub(super) turns: Option<HeldPaths>,
 }
 
-/// Queues changes to one path, and records the intent of this one.
+/// Goes on with a call that changes nothing.
+pub(super) fn observing(clear: Clear) -> Kept {
+    let Clear { decoded, context, ruling, .. } = clear;
+    let cost = decoded.prepared.cost(&context.targets);
+    Kept { prepared: decoded.prepared, cost, context, ruling, turns: None }
+}
+
+/// Queues a call with the changes to its paths, and records its intent.
 pub(super) async fn keep(
     runtime: &Runtime,
-    clear: Clear,
+    mut clear: Clear,
     open: &mut Open,
     options: &CallOptions,
 ) -> Result<Kept, ToolError> {
-    let Clear { decoded, effects, context, temporaries, ruling } = clear;
-    let cost = decoded.prepared.cost(&context.targets);
-    let mut turns = None;
-    if !effects.only_observes() {
-        let changed: Vec<PathBuf> = context
-            .targets
-            .files
-            .iter()
-            .filter(|target| target.claim.access.changes())
-            .map(|target| target.path.clone())
-            .collect();
-        let kept = async {
-            let turns = runtime.order.turns(changed.iter().map(PathBuf::as_path)).await;
-            open.entry.intend(&changed, &temporaries).await?;
-            Ok::<_, ToolError>(turns)
-        };
-        // `biased`: work that is ready precedes cancellation.
-        turns = tokio::select! {
-            biased;
-            turns = kept => Some(turns?),
-            () = options.cancel.cancelled() => {
-                return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
-            }
-        };
-    }
-    Ok(Kept { prepared: decoded.prepared, cost, context, ruling, turns })
+    let temporaries = std::mem::take(&mut clear.temporaries);
+    let mut kept = observing(clear);
+    let targets = kept.context.targets.files.iter();
+    let changed: Vec<PathBuf> = targets
+        .filter(|target| target.claim.access.changes())
+        .map(|target| target.path.clone())
+        .collect();
+    let queued = async {
+        let turns = runtime.order.turns(changed.iter().map(PathBuf::as_path)).await;
+        open.entry.intend(&changed, &temporaries).await?;
+        Ok::<_, ToolError>(turns)
+    };
+    // `biased`: work that is ready precedes cancellation.
+    kept.turns = tokio::select! {
+        biased;
+        turns = queued => Some(turns?),
+        () = options.cancel.cancelled() => {
+            return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
+        }
+    };
+    Ok(kept)
 }
