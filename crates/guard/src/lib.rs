@@ -54,7 +54,7 @@ pub use sinew_records::ledger::{
 };
 pub use sinew_records::redact::Redactor;
 pub use sinew_sandbox::bear_limits;
-pub use sinew_sandbox::memory::keep_freed_memory;
+pub use sinew_sandbox::memory::{keep_freed_memory, unmap_start_up_code};
 pub use sinew_sandbox::streams::{BlockingFile, Streams, standard_streams};
 pub use sinew_sandbox::{
     Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,

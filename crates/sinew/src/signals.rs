@@ -45,6 +45,8 @@ impl Signals {
     /// Starts a thread that ends the process at the first signal.
     pub(crate) fn watch(mut self, calls: Calls, runtime: Weak<Runtime>) -> io::Result<()> {
         let wait = move || {
+            // This thread starts when start-up is over, and makes no call wait.
+            sinew_guard::unmap_start_up_code();
             for signal in self.caught.forever() {
                 self.ending.store(true, Ordering::SeqCst);
                 // Without a runtime the process is ending already.
