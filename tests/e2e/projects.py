@@ -268,23 +268,59 @@ def cargo():
     )
 
 
-def npm():
+def with_package(package):
+    """Copies an installed package of npm and all that it needs into a project."""
+
     def prepare(root):
         there = TOOLS / "npm/node_modules"
-        wanted, copied = ["ajv"], root / "node_modules"
+        wanted, copied = [package], root / "node_modules"
         while wanted:
             name = wanted.pop()
             if not (copied / name).exists():
                 shutil.copytree(there / name, copied / name, symlinks=True)
-                package = json.loads((copied / name / "package.json").read_text())
-                wanted += package.get("dependencies", {})
+                package_json = json.loads((copied / name / "package.json").read_text())
+                wanted += package_json.get("dependencies", {})
 
+    return prepare
+
+
+def npm():
     return Project(
         "npm",
         {"package.json": PACKAGE_JSON, "build.js": BUILD_JS, "test/checked.test.js": TEST_JS},
         [(f"{NPM} test", "pass 2"), (f"{NPM} ls", "ajv@")],
         ["dist/schema.json"],
         {"package.json", "build.js", "test", "node_modules", "dist"},
+        with_package("ajv"),
+    )
+
+
+def begun():
+    """A project that is begun from nothing, with hooks that a package sets up."""
+    def prepare(root):
+        with_package("husky")(root)
+        (root / "node_modules/.bin").mkdir()
+        (root / "node_modules/.bin/husky").symlink_to("../husky/bin.js")
+
+    commit = "git -c user.name=a -c user.email=a@b.c commit --all --message first"
+    return Project(
+        "begun",
+        {".gitignore": "node_modules\ntarget\n"},
+        [
+            ("cargo new --offline made 2>&1", "Creating binary"),
+            ("git -C made rev-parse --is-inside-work-tree", "true"),
+            ("git init --initial-branch main 2>&1", "Initialized"),
+            (f"{NPM} init --yes 2>&1", '"name": "begun"'),
+            (f"{NPM} pkg set scripts.prepare=husky", ""),
+            # The script of the package says what it changes, so the answer to its question allows it.
+            (f'npm() {{ {NPM} "$@"; }}; npm run prepare', "husky"),
+            ("git config core.hooksPath", ".husky/_"),
+            ("echo 'echo hooked >> hooked.txt' > .husky/pre-commit && git add --all 2>&1", ""),
+            (f"{commit} && cat hooked.txt", "hooked"),
+            ("git config user.name later && git config core.hooksPath", ".husky/_"),
+        ],
+        ["made/src/main.rs", "package.json", ".husky/pre-commit", "hooked.txt"],
+        {".git", ".gitignore", ".husky", "hooked.txt", "made", "node_modules", "package.json"},
         prepare,
     )
 
@@ -443,7 +479,7 @@ def in_place(place):
         code, _, text = run(probe, listener.fetch(), "none")
         equal((code, text, listener.n_came), (0, "b'hi'", 1))
     for level in [None, *there[1:]]:
-        for make_project in [cargo, npm, pytest, make, git]:
+        for make_project in [cargo, npm, begun, pytest, make, git]:
             project = make_project()
             root = place / (level or "default") / project.name
             root.mkdir(parents=True)
@@ -463,12 +499,15 @@ def by_git(root):
     with check("git config sets a harmless key"):
         code, _, text = run(root, "git config pull.ff only")
         equal((code, outside(root, "config", "pull.ff").strip()), (0, "only"))
-    with check("git config of an alias is refused, and the reply says what would allow it"):
+    with check("git config of an alias that only a script names is refused, and the reply says what would allow it"):
         before = (root / ".git/config").read_bytes()
-        code, _, text = run(root, "git config alias.x '!true'")
+        code, _, text = run(root, """X="git config alias.x '!true'" sh -c 'eval "$X"'""")
         equal(code, 1)
         contains(text, ".git/config", "run.unprotected")
         equal((root / ".git/config").read_bytes(), before)
+    with check("git config of an alias is part of the question, and the answer allows it"):
+        code, _, text = run(root, "git config alias.x '!true'")
+        equal((code, outside(root, "config", "alias.x").strip()), (0, "!true"), text)
 
 
 def body(directory):

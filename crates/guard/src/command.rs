@@ -86,7 +86,11 @@ pub(crate) fn contain(
         None => (program, argv),
         Some(direnv) => (direnv, through_direnv(&cwd, &program, argv)),
     };
-    Ok(CommandTarget { command, program, argv, cwd, analysis })
+    let named = match &analysis.plain {
+        Ok(_) => Vec::new(),
+        Err(_) => guard.named_in(&analysis.commands, &cwd, commands.unprotected()),
+    };
+    Ok(CommandTarget { command, program, argv, cwd, analysis, named })
 }
 
 /// Returns the arguments with which `direnv exec` replaces itself by a program.

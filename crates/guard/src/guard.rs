@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use sinew_tool::{
-    Access, Analysis, Background, Claim, CommandLine, FileError, FileSettings, FileState,
-    FileTarget, Kind, Links, Slot, Targets, ToolError,
+    Access, Analysis, Background, Claim, CommandLine, CommandList, FileError, FileSettings,
+    FileState, FileTarget, Kind, Links, Slot, Targets, ToolError,
 };
 
 use crate::approval_fingerprint::{CONTAINMENT, state_at};
@@ -28,6 +28,7 @@ use sinew_fs::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use sinew_fs::store::Store;
 use sinew_policy::globs::RuleError;
 use sinew_policy::judge::Rules;
+use sinew_policy::named;
 use sinew_policy::rule::{Beneath, Judge};
 use sinew_policy::rules::{self, Names, PathGlobs, PathRules};
 use sinew_records::checkpoints::Checkpoints;
@@ -199,6 +200,17 @@ impl Guard {
             CommandLine::Shell(_, text) => sinew_shell::analyse(text, &scene),
             CommandLine::Argv(argv) => sinew_shell::analyse_argv(argv, &scene),
         }
+    }
+
+    /// Returns the protected names that commands would change, apart from `granted` ones.
+    pub(crate) fn named_in(
+        &self,
+        commands: &CommandList,
+        cwd: &Path,
+        granted: &[String],
+    ) -> Vec<&'static str> {
+        let roots: Vec<&Path> = self.shared.roots.paths().collect();
+        named::named(commands, &named::Scene { cwd, roots: &roots, granted, files: &HostFiles })
     }
 
     /// Returns environment and sandbox of a session's command that would start in a directory.

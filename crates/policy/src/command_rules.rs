@@ -1,6 +1,7 @@
 //! Path rules for commands, so that a command's supervisor enforces the rules of the file tools.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sinew_tool::FileError;
@@ -42,12 +43,22 @@ pub enum Forbidden {
 #[derive(Debug)]
 pub struct CommandJudge {
     rules: CommandRules,
-    paths: PathRules,
+    paths: Arc<PathRules>,
 }
 
 impl CommandJudge {
     pub fn new(rules: CommandRules) -> Result<Self, RuleError> {
-        Ok(Self { paths: PathRules::compile(&rules.globs, &[])?, rules })
+        Ok(Self { paths: Arc::new(PathRules::compile(&rules.globs, &[])?), rules })
+    }
+
+    /// Returns a judge for a command that may change these protected names too.
+    pub fn granting(self: &Arc<Self>, granted: Vec<String>) -> Arc<Self> {
+        if granted.is_empty() {
+            return Arc::clone(self);
+        }
+        let mut rules = self.rules.clone();
+        rules.unprotected.extend(granted);
+        Arc::new(Self { rules, paths: Arc::clone(&self.paths) })
     }
 
     /// Returns whether rules restrict reads.

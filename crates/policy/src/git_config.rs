@@ -91,15 +91,42 @@ pub(crate) fn judge_sequencer_options(text: &[u8]) -> bool {
     })
 }
 
+/// Returns why a command may not set a key, written as git names it, to a value.
+pub fn judge_value(key: &str, value: &str) -> Result<(), String> {
+    let key = parse_key(key).ok_or_else(|| format!("`{key}` is no key"))?;
+    match fate(&key) {
+        // Which remotes there are decides, and this is not known.
+        Some(Fate::Allowed(Values::RemoteName)) => Ok(()),
+        Some(Fate::Allowed(Values::Url)) => Err(format!("`{key}` may have a value already")),
+        Some(Fate::Allowed(values)) => {
+            let context = Context { of: ConfigOf::Repository, remotes: Vec::new() };
+            context.check(values, &key, Some(value))
+        }
+        _ => Err(format!("`{key}` is no key that commands may set")),
+    }
+}
+
+/// Returns why a command may not remove a key, written as git names it.
+pub fn judge_removal(key: &str) -> Result<(), String> {
+    match fate_of(key) {
+        Some(Fate::Allowed(_)) => Ok(()),
+        _ => Err(format!("`{key}` is no key that commands may remove")),
+    }
+}
+
 /// Returns what happens to changes of a key written as git names it, such as `remote.origin.url`.
 pub fn fate_of(key: &str) -> Option<Fate> {
+    fate(&parse_key(key)?)
+}
+
+fn parse_key(key: &str) -> Option<Key> {
     let key = key.to_ascii_lowercase();
     let (section, rest) = key.split_once('.')?;
     let (subsection, name) = match rest.rsplit_once('.') {
         Some((subsection, name)) => (Some(subsection.to_owned()), name),
         None => (None, rest),
     };
-    fate(&Key { section: section.to_owned(), subsection, name: name.to_owned() })
+    Some(Key { section: section.to_owned(), subsection, name: name.to_owned() })
 }
 
 fn fate(key: &Key) -> Option<Fate> {

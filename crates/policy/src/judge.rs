@@ -176,6 +176,14 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
             format!("other programs act on `{name}`, so a change of it always asks"),
         );
     }
+    let named = targets.command.as_ref().map_or(&[][..], |command| &command.named);
+    if !named.is_empty() {
+        let names: Vec<_> = named.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(" and ");
+        let why =
+            format!("other programs act on {names}, so a command that changes it always asks");
+        return ruling(Verdict::Ask, PROTECTED, why);
+    }
     if let Some(allowed) = rule::allowed(&rules.rules, case, targets) {
         return allowed;
     }

@@ -10,5 +10,6 @@ pub mod git_config;
 pub mod globs;
 pub mod guarded;
 pub mod judge;
+pub mod named;
 pub mod rule;
 pub mod rules;

@@ -120,6 +120,7 @@ pub fn to_json(question: &Question) -> Value {
         "segments": targets.command.as_ref().map(|command| &command.analysis.segments),
         "program": targets.command.as_ref().map(|command| command.program.to_string_lossy()),
         "cwd": targets.command.as_ref().map(|command| command.cwd.to_string_lossy()),
+        "protected": targets.command.as_ref().map(|command| &command.named),
         "arguments": question.arguments,
         "is_open": question.is_open,
         "sandbox": question.sandbox,
@@ -258,6 +259,7 @@ mod tests {
             argv: Vec::new(),
             cwd: "/w".into(),
             analysis,
+            named: Vec::new(),
         };
         let asked = |target: CommandTarget| Question {
             effects: vec!["execute"],

@@ -37,6 +37,8 @@ pub(super) struct SupervisorRequest {
     pub(super) timeout: Option<Duration>,
     /// The time between SIGTERM and SIGKILL.
     pub(super) grace: Duration,
+    /// Protected names that the command may change besides those of the session.
+    pub(super) granted: Vec<String>,
 }
 
 /// An exec child that took a request, seen from its supervisor.
@@ -117,11 +119,12 @@ pub(super) fn start_next(
         let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
-            Notice::Ordered { timeout_ms, grace_ms } => {
+            Notice::Ordered { timeout_ms, grace_ms, granted } => {
                 started.ordered = handle.map(|line| SupervisorRequest {
                     line,
                     timeout: timeout_ms.map(Duration::from_millis),
                     grace: Duration::from_millis(grace_ms),
+                    granted,
                 });
                 started.terminal = handles.next();
             }
@@ -167,8 +170,9 @@ fn become_command(
         .map_err(|_| io::Error::other("an order without its streams"))?;
     let terminal = order.has_terminal.then_some(input.as_fd());
     let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).collect();
-    let SpawnRequest { timeout_ms, grace_ms, .. } = order;
-    wire::send(supervisor, &Notice::Ordered { timeout_ms, grace_ms }, &handles)?;
+    let (timeout_ms, grace_ms) = (order.timeout_ms, order.grace_ms);
+    let granted = order.granted.clone();
+    wire::send(supervisor, &Notice::Ordered { timeout_ms, grace_ms, granted }, &handles)?;
     drop(handles);
     if is_closed(&line) {
         // sinew has given up the request.

@@ -122,6 +122,8 @@ pub struct Job {
     pub(crate) keeps_cwd: bool,
     /// The size of its terminal, if it has one.
     pub terminal: Option<Size>,
+    /// Protected names that it may change besides those of the settings.
+    pub(crate) granted: Vec<String>,
     pub globs: Arc<PathGlobs>,
 }
 
@@ -178,6 +180,11 @@ impl Commands {
         self.session_cwds.of(session, can_enter)
     }
 
+    /// Returns the protected names that every command may change.
+    pub fn unprotected(&self) -> &[String] {
+        &self.settings.unprotected
+    }
+
     /// Returns the sandbox level of a session and what is missing; opens the session if needed.
     pub fn probe(
         &self,
@@ -231,6 +238,7 @@ impl Commands {
             has_terminal: job.terminal.is_some(),
             timeout_ms: job.timeout.map(in_ms),
             grace_ms: GRACE_MS,
+            granted: job.granted,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
         let (ordered, tty) = match job.terminal {

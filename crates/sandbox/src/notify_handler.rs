@@ -14,7 +14,9 @@ mod deeds;
 mod git_objects;
 mod guarded;
 mod path;
+mod session_memory;
 mod sockets;
+mod unnamed;
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -37,13 +39,13 @@ use crate::spawn::{self, Call, Calls, SyscallAnswer};
 use attributes::Times;
 use caller::Caller;
 use deeds::Make;
-use guarded::Unnamed;
 use path::Place;
 use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::{CommandJudge, Forbidden};
+use unnamed::Unnamed;
 
 pub(super) use git_objects::OldObjects;
-pub(super) use guarded::{FirstConfigurations, began_now};
+pub(super) use session_memory::{SessionMemory, began_now};
 pub(super) use sockets::BoundSockets;
 
 /// How long judging the last files of a command may take.
@@ -105,13 +107,13 @@ impl AllRefused {
 /// What the supervisors of a session share to perform calls.
 #[derive(Debug)]
 pub(super) struct Means {
-    pub(super) judge: CommandJudge,
+    pub(super) judge: Arc<CommandJudge>,
     /// A lock on this file serializes the supervisors. It belongs to the process that takes it, so all can
     /// share the file.
     pub(super) turn: OwnedFd,
     /// The time before which files belong to the user.
     pub(super) began: SystemTime,
-    pub(super) configurations: FirstConfigurations,
+    pub(super) memory: SessionMemory,
     pub(super) old_objects: OldObjects,
     /// The sockets that processes of the session bound.
     pub(super) sockets: BoundSockets,
@@ -160,20 +162,28 @@ pub(super) struct NotifyHandler {
 }
 
 impl NotifyHandler {
-    /// Starts the thread for a command that may have a terminal. Without the thread every call fails.
-    pub(super) fn begin(calls: Calls, means: Arc<Means>, terminal: Option<(OwnedFd, u32)>) -> Self {
+    /// Starts the thread for a command that may have a terminal, and may change these protected names.
+    /// Without the thread every call fails.
+    pub(super) fn begin(
+        calls: Calls,
+        means: Arc<Means>,
+        terminal: Option<(OwnedFd, u32)>,
+        granted: Vec<String>,
+    ) -> Self {
         let refused = AllRefused::default();
         let n_unnamed = Arc::default();
         let notify_handler = CallHandler {
             calls,
+            judge: means.judge.granting(granted),
             means,
             terminal,
             refused: refused.clone(),
             waiting: Arc::default(),
             unnamed: RefCell::default(),
-            watched: RefCell::default(),
+            todos: RefCell::default(),
             n_unnamed: Arc::clone(&n_unnamed),
             remembered: RefCell::default(),
+            allowed: RefCell::default(),
         };
         let work = move || {
             // The supervisor shares its working directory and umask with its command.
@@ -207,6 +217,8 @@ impl NotifyHandler {
 struct CallHandler {
     calls: Calls,
     means: Arc<Means>,
+    /// That of the session, or one that grants more names.
+    judge: Arc<CommandJudge>,
     /// The terminal that the command was given, which no path in its view names, and its session ID.
     terminal: Option<(OwnedFd, u32)>,
     refused: AllRefused,
@@ -214,10 +226,12 @@ struct CallHandler {
     /// Files that get their name once they are judged.
     unnamed: RefCell<Vec<Unnamed>>,
     /// Steps of rebases that are written in place.
-    watched: RefCell<Vec<(Place, PathBuf)>>,
+    todos: RefCell<Vec<(Place, PathBuf)>>,
     n_unnamed: Arc<AtomicUsize>,
     /// The directories of objects of git that are remembered.
     remembered: RefCell<HashSet<PathBuf>>,
+    /// Configurations that a person allowed it to change.
+    allowed: RefCell<HashSet<PathBuf>>,
 }
 
 impl CallHandler {
@@ -231,6 +245,7 @@ impl CallHandler {
         if lock.is_ok() {
             let _lock = CallLock(&self.means.turn);
             self.name_written(true);
+            self.remember_allowed();
         }
     }
 
@@ -400,7 +415,7 @@ impl CallHandler {
     fn refused_by_the_system(&self, real: &Path, errno: Errno) -> Errno {
         let closed = matches!(errno, Errno::ROFS | Errno::ACCESS | Errno::PERM);
         let of_system = ["/proc", "/sys", "/dev"].iter().any(|place| real.starts_with(place));
-        if closed && !of_system && !self.means.judge.is_its_own(real) {
+        if closed && !of_system && !self.judge.is_its_own(real) {
             self.refused.add(Refused::Outside { path: real.to_owned() });
         }
         errno

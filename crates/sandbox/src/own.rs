@@ -331,6 +331,7 @@ impl OwnPrograms {
             has_terminal: false,
             timeout_ms: Some(in_ms(program.timeout)),
             grace_ms: GRACE_MS,
+            granted: Vec::new(),
         })
     }
 

@@ -110,6 +110,7 @@ impl Cleared {
             merged: options.merged,
             keeps_cwd: self.target.command.keeps_cwd,
             terminal: None,
+            granted: self.target.named.iter().map(|name| String::from(*name)).collect(),
             globs: Arc::clone(&self.globs),
         }
     }

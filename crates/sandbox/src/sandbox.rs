@@ -26,9 +26,7 @@ use rustix::thread::{
 
 use super::cgroup::{CommandCgroup, Hierarchy, SessionCgroup};
 use super::kill_scope::KillScope;
-use super::notify_handler::{
-    BoundSockets, FirstConfigurations, Means, OldObjects, StandIn, began_now,
-};
+use super::notify_handler::{BoundSockets, Means, OldObjects, SessionMemory, StandIn, began_now};
 use super::process_tree;
 use super::sandbox_level::{SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
@@ -223,16 +221,16 @@ impl Sandbox {
             let of_files = |limit: &&(u32, u64)| limit.0 == libc::RLIMIT_FSIZE;
             let max_file_bytes =
                 policy.limits.iter().find(of_files).map_or(u64::MAX, |limit| limit.1);
-            let configurations =
-                FirstConfigurations::new().map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
+            let memory =
+                SessionMemory::new().map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
             let old_objects =
                 OldObjects::new().map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
             let began = began_now();
             Ok(Means {
-                judge,
+                judge: Arc::new(judge),
                 turn,
                 began,
-                configurations,
+                memory,
                 old_objects,
                 sockets,
                 shared_memory,

@@ -78,6 +78,8 @@ pub(super) struct SpawnRequest {
     pub(super) timeout_ms: Option<u64>,
     /// The time between SIGTERM and SIGKILL.
     pub(super) grace_ms: u64,
+    /// Protected names that it may change besides those of the session.
+    pub(super) granted: Vec<String>,
 }
 
 /// The result of a command.
@@ -148,12 +150,12 @@ pub(super) enum End {
 }
 
 /// What an exec child tells its supervisor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Notice {
     /// It is confined. The fd of its intercepted calls is attached.
     Confined,
     /// It has its spawn request. The socket to sinew and any terminal are attached.
-    Ordered { timeout_ms: Option<u64>, grace_ms: u64 },
+    Ordered { timeout_ms: Option<u64>, grace_ms: u64, granted: Vec<String> },
     /// It could not become the command.
     Failed(Refusal, i32),
 }

@@ -40,16 +40,13 @@ pub(super) fn of_argv(argv: &[String]) -> CommandList {
 pub(super) fn of(line: &sinew_tool::CommandLine) -> CommandList {
     match line {
         sinew_tool::CommandLine::Argv(argv) => of_argv(argv),
-        sinew_tool::CommandLine::Shell(_, text) => match tree::parse(text) {
-            Ok(parsed) => of_text(&parsed, text),
-            Err(_) => of_unparsed(),
-        },
+        sinew_tool::CommandLine::Shell(_, text) => super::list(text),
     }
 }
 
 /// Returns the list of a text that is not parsed.
 pub(super) fn of_unparsed() -> CommandList {
-    CommandList { all: Vec::new(), unclear: Some(TOO_MUCH) }
+    CommandList { unclear: Some(TOO_MUCH), ..CommandList::default() }
 }
 
 #[derive(Default)]
@@ -78,8 +75,10 @@ impl Lister {
         } else if is_odd(text) {
             self.list.unclear = Some("the shell may read it in another way than it is looked at");
         }
+        let written = tree::nodes(parsed, &["file_redirect"]);
+        self.list.writes.extend(written.iter().filter_map(|(node, _)| target(*node, text)));
         for (node, around) in
-            tree::commands(parsed, &["command", "declaration_command", "unset_command"])
+            tree::nodes(parsed, &["command", "declaration_command", "unset_command"])
         {
             let (words, mut input, is_odd) = words(node, around, text);
             if is_odd {
@@ -162,6 +161,15 @@ fn words(
     }
     before.push(words);
     (before, input, is_odd)
+}
+
+/// Returns the file that a redirection writes.
+fn target(node: Node<'_>, text: &str) -> Option<Piece> {
+    let parts: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
+    let mut parts = parts.into_iter().skip_while(|part| part.kind() == "file_descriptor");
+    let sign = parts.next()?;
+    let target = parts.next()?;
+    (sign.kind() != "<").then(|| piece(target, text))
 }
 
 /// Reads the words or the input text in a redirection; returns whether the text's end mark is odd.

@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 pub use loads::loads_unnamed;
 
 use file_system::FileSystem;
-use sinew_tool::{Analysis, LazyCommandList, Plain, Segment};
+use sinew_tool::{Analysis, CommandList, LazyCommandList, Plain, Segment};
 
 /// The longest text that is analysed, in bytes.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
@@ -111,6 +111,14 @@ pub fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
     let text = text.to_owned();
     let commands = LazyCommandList::new(move || commands::of_text(&parsed, &text));
     Analysis { segments, plain, rest, repeats, commands }
+}
+
+/// Lists the commands of a text that another program hands to a shell, such as a script of `package.json`.
+pub fn list(text: &str) -> CommandList {
+    match tree::parse(text) {
+        Ok(parsed) => commands::of_text(&parsed, text),
+        Err(_) => commands::of_unparsed(),
+    }
 }
 
 /// Analyses a program with its arguments, which runs without a shell.

@@ -153,7 +153,7 @@ fn sets_variable(text: &str) -> bool {
         return true;
     }
     let Ok(parsed) = tree::parse(text) else { return true };
-    tree::commands(&parsed, &KINDS).into_iter().any(|(node, _)| {
+    tree::nodes(&parsed, &KINDS).into_iter().any(|(node, _)| {
         let raw = text.get(node.byte_range()).unwrap_or_default();
         let name = match node.kind() {
             "variable_assignment" => raw.split('=').next().map(|name| name.trim_end_matches('+')),

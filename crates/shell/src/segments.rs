@@ -18,7 +18,7 @@ const KINDS: &[&str] = &["command", "test_command", "declaration_command", "unse
 pub(super) fn of(tree: &Tree, text: &str) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut n_bytes = 0;
-    for (node, around) in tree::commands(tree, KINDS).into_iter().take(MAX_SEGMENTS) {
+    for (node, around) in tree::nodes(tree, KINDS).into_iter().take(MAX_SEGMENTS) {
         let segment = segment(node, around, text);
         n_bytes += segment.text.len() + segment.words.iter().map(String::len).sum::<usize>();
         if MAX_SEGMENT_BYTES < n_bytes {

@@ -151,8 +151,8 @@ pub(super) fn joins_lines(text: &str) -> bool {
     false
 }
 
-/// Returns the nodes of some command kinds in order, each with the node that holds its redirections.
-pub(super) fn commands<'t>(tree: &'t Tree, kinds: &[&str]) -> Vec<(Node<'t>, Option<Node<'t>>)> {
+/// Returns the nodes of some kinds in order, each with the node that holds its redirections.
+pub(super) fn nodes<'t>(tree: &'t Tree, kinds: &[&str]) -> Vec<(Node<'t>, Option<Node<'t>>)> {
     let mut found = Vec::new();
     let mut cursor = tree.walk();
     let mut above: Vec<Node<'_>> = Vec::new();

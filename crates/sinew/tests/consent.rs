@@ -103,6 +103,55 @@ fn protected_name_is_not_changed_on_word_of_client() {
     assert!(!said.is_done("move") && project.0.root.join("d").is_dir(), "{}", said.text("move"));
 }
 
+/// A name in the text of a command is part of its question, and the answer allows the change of that name alone.
+#[test]
+fn name_in_the_text_of_a_command_asks() {
+    if !database::can_bind("name_in_the_text_of_a_command_asks") {
+        return;
+    }
+    let bash = |command: &str| json!({ "command": command });
+    for (answers, is_done) in [(Answers::Never, false), (Answers::No, false), (Answers::Yes, true)]
+    {
+        let project = Project::new("");
+        fs::write(project.0.root.join("write.sh"), "echo x > .envrc\n").unwrap();
+        let calls = [
+            ("named", "Bash", bash("printf two > .mcp.json && echo $?")),
+            ("beside", "Bash", bash("printf two > .mcp.json; sh write.sh")),
+            ("unnamed", "Bash", bash("sh write.sh")),
+            ("plain", "Bash", bash("cat .git/config")),
+        ];
+        let said = project.serve("trust-client", answers, &calls);
+        let text = said.text("named");
+        assert_eq!(said.is_done("named"), is_done, "{answers:?}: {text} {}", said.err);
+        assert_eq!(project.text(".mcp.json").is_some(), is_done, "{answers:?}");
+        if answers == Answers::Never {
+            assert_eq!(said.kind("named"), Some("approval_denied"), "{text}");
+            assert!(text.contains("`.mcp.json`") && text.contains("always asks"), "{text}");
+        }
+        // What only a script names is refused in the middle, whatever was answered.
+        assert!(!said.is_done("beside") && !said.is_done("unnamed"), "{answers:?}");
+        assert_eq!(project.text(".envrc"), None, "{answers:?}");
+        assert!(said.text("unnamed").contains(".envrc"), "{}", said.text("unnamed"));
+        assert!(said.is_done("plain"), "{}", said.text("plain"));
+        let n_asked = if answers == Answers::Never { 0 } else { 2 };
+        assert_eq!(said.questions.len(), n_asked, "{answers:?}");
+    }
+    // No profile and no rule answers it; the control is a command that names nothing.
+    let rule = "[[rules]]\nverdict = \"allow\"\ncommand = \"cp *\"\n";
+    for (args, rules) in
+        [(&["--profile", "full"][..], ""), (&["--profile", "sandboxed"], ""), (&[], rule)]
+    {
+        for (command, is_done) in [("cp a.txt .envrc", false), ("cp a.txt b.txt", true)] {
+            let project = Project::new(rules);
+            let arguments = bash(command).to_string();
+            let args = [args, &["call", "Bash", &arguments]].concat();
+            let output = project.sinew(&args).output().unwrap();
+            assert_eq!(output.status.success(), is_done, "{args:?}: {output:?}");
+            assert_eq!(project.text(".envrc"), None, "{args:?}");
+        }
+    }
+}
+
 /// The controls: what else asks rests on the client as ever, and `allow` is an answer for everything.
 #[test]
 fn word_of_client_answers_built_in_questions() {

@@ -70,6 +70,8 @@ impl fmt::Debug for LazyCommandList {
 pub struct CommandList {
     /// Each command by its words.
     pub all: Vec<Vec<Piece>>,
+    /// The files that redirections of the shell write.
+    pub writes: Vec<Piece>,
     /// Why the list may be incomplete, if it may.
     pub unclear: Option<&'static str>,
 }

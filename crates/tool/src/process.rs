@@ -55,6 +55,8 @@ pub struct CommandTarget {
     pub cwd: PathBuf,
     /// The static analysis of the command.
     pub analysis: Analysis,
+    /// The protected names that its text says it changes. An answer that allows it allows these changes.
+    pub named: Vec<&'static str>,
 }
 
 /// The options of a run.

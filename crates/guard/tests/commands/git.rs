@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use sinew_guard::{Helper, SandboxLevel};
-use sinew_tool::Exit;
+use sinew_tool::{Exit, Finished, ToolError};
 
 use crate::world::{Place, beside_others, works};
 
@@ -126,6 +126,21 @@ const EVERYDAY: &[&str] = &[
     "git reflog | head -1",
     "git push -q --force origin main && git push -q --tags --force origin",
     "rm -rf ../fresh ../bare2.git ../sharing",
+];
+
+/// Commands whose text names what they change, so that the answer to their question allows it; in order.
+const ANSWERED: &[&str] = &[
+    "git config core.hooksPath .husky",
+    "git config user.name b",
+    "git config alias.up '!true'",
+    "git remote add near ../bare.git && git remote set-url origin https://elsewhere.example/x",
+    "git config --unset core.hooksPath; git config branch.autoSetupRebase always",
+    "printf '#!/bin/sh\\ntrue\\n' >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+    "git commit -q --allow-empty -m hooked",
+    "rm .git/hooks/pre-commit",
+    "echo five >.envrc && mkdir -p .husky && cp .envrc .husky/pre-push && mv .husky/pre-push .husky/post-merge",
+    "rm -rf .vscode && git commit -qam 'no settings'",
+    "sed -i s/one/two/ AGENTS.md .claude/settings.json",
 ];
 
 /// Steps that would make something execute later, each in a fresh copy of the ground. What executes when the
@@ -404,7 +419,15 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
             format!("git: everyday commands on {name} as outside"),
             move || {
                 let _turn = beside_others();
-                everyday(&everyday_helper, level)
+                as_outside(&everyday_helper, level, EVERYDAY, Place::run_unseen)
+            },
+        ));
+        let helper = helper.clone();
+        trials.push(Trial::test(
+            format!("git: commands whose question was answered on {name} as outside"),
+            move || {
+                let _turn = beside_others();
+                as_outside(&helper, level, ANSWERED, Place::run)
             },
         ));
         // Bubblewrap makes the same view as the namespaces.
@@ -421,7 +444,15 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
     trials
 }
 
-fn everyday(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
+type Run = fn(&Place, &str, Duration) -> Result<Finished, ToolError>;
+
+/// Checks that steps leave the same in the sandbox as outside.
+fn as_outside(
+    helper: &Helper,
+    level: SandboxLevel,
+    steps: &[&str],
+    run: Run,
+) -> Result<(), Failed> {
     let place = Place::new(helper, level);
     if !works(helper, level) {
         return Ok(());
@@ -433,9 +464,9 @@ fn everyday(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
     // Objects count as the user's only if they are older than the session.
     std::thread::sleep(Duration::from_millis(50));
     let mut differences = String::new();
-    for (at, step) in EVERYDAY.iter().enumerate() {
+    for (at, step) in steps.iter().enumerate() {
         let text = format!("{PREFIX}export HOME=/nonexistent; cd project && {{ {step}\n}}");
-        let inside = place.run(&text, Duration::from_secs(60))?;
+        let inside = run(&place, &text, Duration::from_secs(60))?;
         let (code, said) = host(&twin, &twin.join("project"), step)?;
         let code_inside = match inside.exit {
             Exit::Code(code) => Some(code),
@@ -487,7 +518,7 @@ fn hostile(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
         }
         std::thread::sleep(Duration::from_millis(50));
         let text = format!("{PREFIX}export HOME=/nonexistent; cd project && {{ {plant}\n}}");
-        let planted = place.run(&text, Duration::from_secs(20))?;
+        let planted = place.run_unseen(&text, Duration::from_secs(20))?;
         host(&twin, &twin.join("project"), plant)?;
         let executes = |dir: &Path| -> Result<bool, Failed> {
             let _ = host(dir, dir, "find . -name PWNED -delete");

@@ -447,8 +447,8 @@ A file that is written under such a name appears there once no process has it op
 call that changes something, or at the end of the command. A program that looks for it before, as `git am` does, finds
 nothing. The steps of a rebase are written in place, and those that execute are taken out at the same moments. Each refusal makes the reply a failure, even if the
 command ends with 0. Names in directories that tools fill with other people's files (`node_modules`, `target`,
-`vendor` and the like) are left alone. `run.unprotected` lists names that commands may change as they like. The same
-process keeps files closed that `tools.fs.deny_paths` denies; their names can still be seen.
+`vendor` and the like) are left alone. `run.unprotected` lists names that commands may change as they like, and a command whose
+text names one asks: once it is allowed, it may change that one ([SECURITY.md](../SECURITY.md)). The same process keeps files closed that `tools.fs.deny_paths` denies; their names can still be seen.
 
 | a command cannot | namespaces | bubblewrap | landlock | none |
 |---|---|---|---|---|
@@ -489,9 +489,9 @@ fn race(helper: &Helper) -> Result<(), Failed> {
         let place = Place::new(helper, level);
         let long = Duration::from_secs(20);
         let output = std::thread::scope(|scope| {
-            scope.spawn(|| place.run(&fill(SWAP), long));
+            scope.spawn(|| place.run_unseen(&fill(SWAP), long));
             std::thread::sleep(Duration::from_millis(200));
-            place.run(&fill(MOVE), long).map(|done| done.merged.head)
+            place.run_unseen(&fill(MOVE), long).map(|done| done.merged.head)
         });
         let output = output.map_err(|error| format!("{error:?}"))?;
         let reached = String::from_utf8_lossy(&output).contains("REACHED");
@@ -554,7 +554,8 @@ fn reached(probe: &Probe, helper: &Helper, level: SandboxLevel) -> Result<bool, 
     // What was there when the session began is hidden; this came later.
     place.sh("true");
     let _later = UnixListener::bind(place.top().join("later"))?;
-    let done = place.run(&text, Duration::from_secs(10)).map_err(|error| format!("{error:?}"))?;
+    let done =
+        place.run_unseen(&text, Duration::from_secs(10)).map_err(|error| format!("{error:?}"))?;
     let output = String::from_utf8_lossy(&done.merged.head).into_owned();
     Ok(output.contains("REACHED") || (output.contains("SENT") && outside.got_datagram()))
 }

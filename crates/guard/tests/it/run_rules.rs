@@ -52,7 +52,14 @@ fn targets(line: CommandLine, analysis: Analysis) -> Targets {
         programs: Vec::new(),
     };
     let program = "/bin/sh".into();
-    let target = CommandTarget { command, program, argv: Vec::new(), cwd: "/".into(), analysis };
+    let target = CommandTarget {
+        command,
+        program,
+        argv: Vec::new(),
+        cwd: "/".into(),
+        analysis,
+        named: Vec::new(),
+    };
     Targets { command: Some(target), ..Targets::default() }
 }
 

@@ -189,7 +189,7 @@ impl CallHandler {
         // A pipe, a socket or an unlinked file is no file of the machine.
         let is_unnamed =
             || !real.is_absolute() || fstat(target).is_ok_and(|stat| stat.st_nlink == 0);
-        if !self.means.judge.may_set_attributes(&real) && !is_unnamed() {
+        if !self.judge.may_set_attributes(&real) && !is_unnamed() {
             self.refused.add(Refused::Outside { path: real });
             return Err(Errno::PERM);
         }

@@ -98,7 +98,7 @@ impl CallHandler {
             }
             _ => {}
         }
-        let opened = self.means.judge.open(&real, is_dir);
+        let opened = self.judge.open(&real, is_dir);
         opened.map_err(|forbidden| self.refuse(&real, forbidden))?;
         if (creates || (writes && !is_dir)) && !unnamed {
             if kind.is_some() && flags.contains(OFlags::CREATE | OFlags::EXCL) {
@@ -106,7 +106,7 @@ impl CallHandler {
             }
             match self.may_write(&real, kind)? {
                 Opening::Now => {}
-                Opening::Watched => self.watch(place, &real)?,
+                Opening::InPlace => self.add_todo(place, &real)?,
                 Opening::Judged(guarded) => {
                     let existing = found.as_ref().ok();
                     return self.open_unnamed(
@@ -236,7 +236,7 @@ impl CallHandler {
 
     /// Judges the name of a file that is no directory.
     pub(super) fn may_be_named(&self, real: &Path, is_link: bool) -> Result<(), Errno> {
-        self.means.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
+        self.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
     }
 
     pub(super) fn link(
@@ -259,7 +259,7 @@ impl CallHandler {
         // With another name it could be changed.
         let source = real_path(target.as_fd())?;
         self.may_change(&source)?;
-        let opened = self.means.judge.open(&source, false);
+        let opened = self.judge.open(&source, false);
         opened.map_err(|forbidden| self.refuse(&source, forbidden))?;
         self.may_change(&real)?;
         self.may_complete(&real)?;
@@ -304,7 +304,7 @@ impl CallHandler {
         let there = there.filter(|_| flags.contains(RenameFlags::EXCHANGE));
         let takes_dir = there == Some(FileType::Directory);
         for real in [&old_real, &new_real] {
-            let opened = self.means.judge.open(real, false);
+            let opened = self.judge.open(real, false);
             opened.map_err(|forbidden| self.refuse(real, forbidden))?;
         }
         self.may_remove(&old, &old_real)?;
@@ -328,7 +328,7 @@ impl CallHandler {
         }
         // A moved directory takes along names that were never judged at their new place. `EXDEV` makes the
         // caller copy instead, name by name. No other command of the session changes a name meanwhile.
-        let judge = &self.means.judge;
+        let judge = &self.judge;
         let ways = [(is_dir, &old, &old_real, &new_real), (takes_dir, &new, &new_real, &old_real)];
         let must_be_copied =
             ways.into_iter().filter(|(is_dir, ..)| *is_dir).any(|(_, place, a, b)| {

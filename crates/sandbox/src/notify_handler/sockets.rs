@@ -155,7 +155,7 @@ impl CallHandler {
                 connected.map(|()| SyscallAnswer::Value(0))
             });
         }
-        if let Some(machine) = peer.machine().filter(|_| !self.means.judge.may_reach_machines()) {
+        if let Some(machine) = peer.machine().filter(|_| !self.judge.may_reach_machines()) {
             self.refused.add(Refused::Network { address: machine.to_string() });
             return Err(Errno::NETUNREACH);
         }

@@ -1,0 +1,341 @@
+//! Finds the protected names that the text of a command says it changes.
+//!
+//! They become part of the question about the command, and an answer that allows it allows these changes.
+//! Scripts of `package.json` that a package manager runs belong to the text. What it does not show, such as
+//! what a program writes by itself, is refused in the middle of the command.
+
+use std::path::{Component, Path, PathBuf};
+
+use sinew_shell::file_system::FileSystem;
+use sinew_tool::{CommandList, Piece};
+
+use serde_json::Value;
+
+use crate::git_config;
+use crate::guarded::{self, Guarded};
+use crate::rules::Names;
+
+/// Programs that change no file that their words name.
+const READERS: &[&str] = &[
+    "[",
+    "basename",
+    "bat",
+    "cat",
+    "cd",
+    "cmp",
+    "cut",
+    "diff",
+    "dirname",
+    "echo",
+    "file",
+    "grep",
+    "head",
+    "jq",
+    "less",
+    "ls",
+    "md5sum",
+    "printf",
+    "pwd",
+    "readlink",
+    "realpath",
+    "rg",
+    "sha256sum",
+    "stat",
+    "tail",
+    "test",
+    "tree",
+    "wc",
+];
+
+/// Programs that set up hooks of git: their words until then, and the protected names that they change.
+const SET_UPS: &[(&[&str], &[&str])] = &[
+    (&["husky"], &[".husky/", ".git/config"]),
+    (&["husky", "init"], &[".husky/", ".git/config"]),
+    (&["husky", "install"], &[".husky/", ".git/config"]),
+    (&["pre-commit", "install"], &[".git/hooks/"]),
+    (&["lefthook", "install"], &[".git/hooks/"]),
+    (&["git", "lfs", "install"], &[".git/hooks/", ".git/config"]),
+];
+
+/// Programs that run another one by its name.
+const RUNNERS: &[&[&str]] = &[
+    &["npx"],
+    &["bunx"],
+    &["pnpm", "exec"],
+    &["pnpm", "dlx"],
+    &["yarn", "exec"],
+    &["npm", "exec"],
+];
+
+/// Package managers that run scripts of `package.json`.
+const PACKAGE_MANAGERS: &[&str] = &["npm", "pnpm", "yarn", "bun"];
+/// The scripts that they run when they install packages.
+const OF_INSTALL: &[&str] =
+    &["preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare"];
+/// The largest `package.json` that is looked at, in bytes.
+const MAX_PACKAGE: u64 = 256 * 1024;
+/// The deepest nesting of scripts that run others.
+const MAX_DEPTH: usize = 4;
+
+/// Where a command would run.
+pub struct Scene<'a> {
+    /// The real path of its working directory.
+    pub cwd: &'a Path,
+    /// The real paths of the roots.
+    pub roots: &'a [&'a Path],
+    /// Protected names that commands may change anyway.
+    pub granted: &'a [String],
+    pub files: &'a dyn FileSystem,
+}
+
+/// Returns the protected names that commands say they change, each once.
+pub fn named(list: &CommandList, scene: &Scene<'_>) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    scene.list(list, &mut found, 0);
+    let is_granted = |name: &&str| crate::rules::is_granted(name, scene.granted);
+    found.retain(|name| !is_granted(name));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+impl Scene<'_> {
+    fn list(&self, list: &CommandList, found: &mut Vec<&'static str>, depth: usize) {
+        for words in &list.all {
+            let words: Vec<&str> =
+                words.iter().map(|word| word.known().unwrap_or_default()).collect();
+            self.command(&words, found);
+            if depth < MAX_DEPTH {
+                for script in self.scripts(&words) {
+                    self.list(&sinew_shell::list(&script), found, depth + 1);
+                }
+            }
+        }
+        found
+            .extend(list.writes.iter().filter_map(Piece::known).filter_map(|word| self.path(word)));
+    }
+
+    /// Returns the scripts of `package.json` that a command runs.
+    fn scripts(&self, words: &[&str]) -> Vec<String> {
+        let mut plain = words.iter().filter(|word| !word.starts_with('-'));
+        let runs = plain.next().is_some_and(|program| PACKAGE_MANAGERS.contains(program));
+        if !runs {
+            return Vec::new();
+        }
+        let named: Vec<String> = match plain.next() {
+            None | Some(&("install" | "i" | "ci" | "add" | "link" | "update" | "rebuild")) => {
+                OF_INSTALL.iter().copied().map(str::to_owned).collect()
+            }
+            Some(&("run" | "run-script")) => {
+                plain.next().map(|name| around(name)).unwrap_or_default()
+            }
+            Some(name) => around(name),
+        };
+        let package = self.files.read(&self.cwd.join("package.json"), MAX_PACKAGE);
+        let package: Option<Value> =
+            package.ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let scripts = package.as_ref().and_then(|package| package.get("scripts"));
+        let script = |name: &String| Some(scripts?.get(name)?.as_str()?.to_owned());
+        named.iter().filter_map(script).collect()
+    }
+
+    fn command(&self, words: &[&str], found: &mut Vec<&'static str>) {
+        let Some((first, rest)) = words.split_first() else { return };
+        let program = first.rsplit('/').next().unwrap_or_default();
+        if READERS.contains(&program) {
+            return;
+        }
+        let plain: Vec<&str> = std::iter::once(program)
+            .chain(rest.iter().copied())
+            .filter(|word| !word.starts_with('-'))
+            .collect();
+        let runner = RUNNERS.iter().find(|runner| plain.starts_with(runner));
+        let plain = plain.get(runner.map_or(0, |runner| runner.len())..).unwrap_or_default();
+        for (words, names) in SET_UPS {
+            // The first one is a program without words.
+            if plain.starts_with(words) && (1 < words.len() || plain.len() == 1) {
+                found.extend(*names);
+            }
+        }
+        match program {
+            // Git itself writes tracked names only with the content of a commit, which is judged as such.
+            "git" => found.extend(of_git(rest)),
+            _ => found.extend(rest.iter().filter_map(|word| self.path(word))),
+        }
+    }
+
+    /// Returns the protected name that a word means as a path, or behind the `=` of an option.
+    fn path(&self, word: &str) -> Option<&'static str> {
+        let word = match word.split_once('=') {
+            Some((option, value)) if option.starts_with('-') => value,
+            _ => word,
+        };
+        let real = plainly(&self.cwd.join(word))?;
+        let roots = self.roots.iter().filter(|root| real.starts_with(root) && real != **root);
+        let root = roots.max_by_key(|root| root.as_os_str().len())?;
+        let named = real.strip_prefix(root.parent()?).ok()?;
+        let exists = |path: &Path| self.files.lstat(path).is_ok_and(|found| found.is_some());
+        match guarded::find(&Names::new(&real, named), &real, self.granted, &exists)? {
+            Guarded::Elsewhere(_) | Guarded::Closed(_) | Guarded::Hook { is_sample: true } => None,
+            found => Some(found.name()),
+        }
+    }
+}
+
+/// Returns a script of `package.json` with those that run before and after it.
+fn around(name: &str) -> Vec<String> {
+    vec![format!("pre{name}"), name.to_owned(), format!("post{name}")]
+}
+
+/// Returns the protected name that a command of git changes to what is refused otherwise.
+fn of_git(words: &[&str]) -> Option<&'static str> {
+    let mut words = words.iter().copied();
+    let command = loop {
+        match words.next()? {
+            "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" => drop(words.next()),
+            option if option.starts_with('-') => {}
+            command => break command,
+        }
+    };
+    let words: Vec<&str> = words.collect();
+    let is_refused = match command {
+        "config" => sets_refused(&words),
+        "remote" | "submodule" => words.contains(&"set-url"),
+        _ => false,
+    };
+    is_refused.then_some(".git/config")
+}
+
+/// Returns whether `git config` with these words sets a key of the repository that is refused.
+fn sets_refused(words: &[&str]) -> bool {
+    let elsewhere = ["--global", "--system", "--file", "-f", "--blob", "--get", "--list", "-l"];
+    if words.iter().any(|word| elsewhere.contains(word) || word.starts_with("--get")) {
+        return false;
+    }
+    let mut plain = words.iter().copied().filter(|word| !word.starts_with('-')).peekable();
+    if plain.next_if(|word| matches!(*word, "set" | "unset")).is_none()
+        && plain.peek().is_none_or(|word| !word.contains('.'))
+    {
+        return false;
+    }
+    let Some(key) = plain.next() else { return false };
+    let removes = words.iter().any(|word| word.starts_with("--unset") || *word == "unset");
+    match plain.next() {
+        Some(value) => git_config::judge_value(key, value).is_err(),
+        None => removes && git_config::judge_removal(key).is_err(),
+    }
+}
+
+/// Resolves `.` and `..` in an absolute path by its text.
+fn plainly(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            Component::Prefix(_) => return None,
+            part => plain.push(part),
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use serde_json::json;
+    use sinew_shell::file_system::Entries;
+    use sinew_tool::FileKind;
+
+    use super::*;
+
+    /// Checks which names the text of a command gives in `/p`.
+    fn check(text: &str, expected: &[&str]) {
+        struct OnePackage;
+        impl FileSystem for OnePackage {
+            fn lstat(&self, _: &Path) -> io::Result<Option<FileKind>> {
+                Ok(None)
+            }
+            fn stat(&self, _: &Path) -> io::Result<Option<FileKind>> {
+                Ok(None)
+            }
+            fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+                Ok(path.to_owned())
+            }
+            fn read_dir(&self, _: &Path) -> io::Result<Entries<'_>> {
+                Ok(Box::new(std::iter::empty()))
+            }
+            fn read(&self, path: &Path, _: u64) -> io::Result<Vec<u8>> {
+                assert_eq!(path, Path::new("/p/src/package.json"));
+                let scripts = json!({"prepare": "husky", "x": "npm run y", "test": "jest",
+                    "posty": "echo 1 > .envrc", "endless": "npm run endless"});
+                Ok(json!({"scripts": scripts}).to_string().into_bytes())
+            }
+        }
+        let list = sinew_shell::list(text);
+        let scene = Scene {
+            cwd: Path::new("/p/src"),
+            roots: &[Path::new("/p")],
+            granted: &[String::from(".idea")],
+            files: &OnePackage,
+        };
+        assert_eq!(named(&list, &scene), expected, "{text}");
+    }
+
+    #[test]
+    fn protected_names_are_found_in_the_text_of_a_command() {
+        let all: &[(&str, &[&str])] = &[
+            ("echo x > ../.envrc", &[".envrc"]),
+            ("echo x >> '../.envrc'", &[".envrc"]),
+            ("make &> ../.vscode/settings.json", &[".vscode/"]),
+            ("(make; ls) 2> ../CLAUDE.md", &["CLAUDE.md"]),
+            ("tee ../.claude/settings.json < x", &[".claude/"]),
+            ("cp x ../.husky/pre-commit && chmod +x ../.husky/pre-commit", &[".husky/"]),
+            ("prettier --write ../.vscode/settings.json ../AGENTS.md", &[".vscode/", "AGENTS.md"]),
+            ("prettier --config=../.npmrc x", &[".npmrc"]),
+            ("env A=b sh -c 'sed -i s/a/b/ /p/.mcp.json'", &[".mcp.json"]),
+            ("cp hook ../.git/hooks/pre-commit", &[".git/hooks/"]),
+            ("rm -rf ../.git", &[".git"]),
+            ("npx husky init", &[".git/config", ".husky/"]),
+            ("npx --yes husky", &[".git/config", ".husky/"]),
+            ("pre-commit install -t pre-push", &[".git/hooks/"]),
+            ("git lfs install --local", &[".git/config", ".git/hooks/"]),
+            ("git config core.hooksPath .husky", &[".git/config"]),
+            ("git -C sub config set --local alias.x '!x'", &[".git/config"]),
+            ("git config --unset core.hooksPath", &[".git/config"]),
+            ("git config --bool core.fsmonitor true", &[".git/config"]),
+            ("git remote set-url origin https://elsewhere.example/x", &[".git/config"]),
+            ("npm install --save-dev jest", &[".git/config", ".husky/"]),
+            ("yarn", &[".git/config", ".husky/"]),
+            ("npm run prepare", &[".git/config", ".husky/"]),
+            ("pnpm x", &[".envrc"]),
+            // Nothing that asks by its name.
+            ("npm test", &[]),
+            ("npm run endless", &[]),
+            ("npm init -y", &[]),
+            ("git config user.name Ada", &[]),
+            ("git config core.hooksPath", &[]),
+            ("git config --get core.hooksPath x", &[]),
+            ("git config --list", &[]),
+            ("git config --global core.pager x", &[]),
+            ("git remote add origin https://elsewhere.example/x", &[]),
+            ("git add ../.envrc ../.vscode && git commit -m .envrc", &[]),
+            ("git checkout main -- ../.envrc", &[]),
+            ("cat ../.envrc && make", &[]),
+            ("make < ../.envrc", &[]),
+            ("echo .envrc", &[]),
+            ("../.husky/pre-commit", &[]),
+            ("vim ../.github/workflows/ci.yml", &[]),
+            ("cp x ../.idea/y", &[]),
+            ("cp x ../.sinew/config.toml", &[]),
+            ("cp x /q/.envrc", &[]),
+            ("pip install --target ../.venv/.envrc x", &[]),
+            ("husky uninstall", &[]),
+            ("pre-commit run", &[]),
+        ];
+        for (text, expected) in all {
+            check(text, expected);
+        }
+    }
+}
