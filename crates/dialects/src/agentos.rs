@@ -21,15 +21,20 @@ use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::{apply_patch, iso_millis, list, read, write};
 use sinew_tool::{
-    Bound, Dialect, Exit, FileError, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
-    Preset, Reply, Row, Shaping, Tool, ToolError,
+    Bound, Conventions, Dialect, Exit, FileError, FileKind, FileSettings, Finished, Kind, Param,
+    ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
 };
 
 use crate::words::{hint, said, text, without_argument};
 
 /// The dialect of agentos.
-pub const AGENTOS: Dialect =
-    Dialect { name: "agentos", tools, settings, approval_timeout_ms: 300_000 };
+pub const AGENTOS: Dialect = Dialect {
+    name: "agentos",
+    tools,
+    settings,
+    approval_timeout_ms: 300_000,
+    conventions: Conventions::DEFAULT,
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![

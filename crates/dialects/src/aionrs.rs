@@ -19,15 +19,20 @@ use std::sync::Arc;
 use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, read, row_name, write};
 use sinew_tool::{
-    Bound, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply,
-    Row, Scale, Shaping, Skipped, Tool, ToolError, line_name,
+    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
+    Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, line_name,
 };
 
 use crate::words::{hint, occurrences, said, without_argument};
 
 /// The dialect of aionrs.
-pub const AIONRS: Dialect =
-    Dialect { name: "aionrs", tools, settings, approval_timeout_ms: 300_000 };
+pub const AIONRS: Dialect = Dialect {
+    name: "aionrs",
+    tools,
+    settings,
+    approval_timeout_ms: 300_000,
+    conventions: Conventions::DEFAULT,
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![READ.tool(), WRITE.tool(), EDIT.tool(), BASH.tool(), GREP.tool(), GLOB.tool()]

@@ -8,7 +8,10 @@
 //! - `spawn` has a time limit and counts atomically, so that never more than five run.
 //! - The allowlist applies to every command of a text, to arguments, and behind wrapper programs. An allowed
 //!   command that is not a plain read needs approval.
-//! - A result that is too long keeps its keys: a text or list is cut, with `truncated` and the full count.
+//! - A result that is too long keeps its keys: a text or list is cut, with `truncated` and the full count;
+//!   for a command also with `output_path`, where its whole output is kept.
+//! - The text of a reply is its JSON object alone. What the sandbox refused ends `stderr`; other notes are in
+//!   `_meta` (`sinew/meta`, `notes`).
 //! - Files in other encodings than UTF-8 keep theirs. An edit refuses an empty text; a failed match tries
 //!   other line endings and shows the most similar text. Changes are atomic.
 //! - No path leaves the roots, whether or not its target exists. Symlink entries are not followed.
@@ -19,7 +22,7 @@ use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, list, read, write};
 use sinew_tool::{
-    Bound, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply,
+    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply,
     Row, Scale, Tool, ToolError,
 };
 
@@ -27,7 +30,9 @@ use crate::words::{occurrences, renamed, text, without_argument};
 
 /// The dialect of clawft.
 pub const CLAWFT: Dialect =
-    Dialect { name: "clawft", tools, settings, approval_timeout_ms: 300_000 };
+    Dialect { name: "clawft", tools, settings, approval_timeout_ms: 300_000, conventions: CONVENTIONS };
+
+const CONVENTIONS: Conventions = Conventions { fail, notes_apart: true };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![
@@ -292,20 +297,39 @@ fn result(
         Exit::NotStarted { why, .. } => (-1, Some(format!("execution failed: {why}"))),
         Exit::Cancelled => (-1, Some(String::from("execution failed: the call was cancelled"))),
     };
-    let object = |stdout: &str, stderr: &str| {
+    let object = |stdout: &str, stderr: &str, is_cut: bool| {
         let mut object = object(code, stdout, stderr);
-        if let (Some(error), Some(fields)) = (&error, object.as_object_mut()) {
-            fields.insert(String::from("error"), Value::from(error.as_str()));
+        if let Some(fields) = object.as_object_mut() {
+            if let Some(error) = &error {
+                fields.insert(String::from("error"), Value::from(error.as_str()));
+            }
+            if is_cut {
+                let n_bytes = finished.stdout.total + finished.stderr.total;
+                fields.insert(String::from("truncated"), Value::Bool(true));
+                fields.insert(String::from("original_bytes"), Value::from(n_bytes));
+                fields.insert(String::from("output_path"), json!(finished.stored));
+            }
         }
         object
     };
-    let json = BOUND.max_bytes.saturating_sub(object("", "").to_string().len());
-    let (stdout, stderr) = end::streams(finished, end::Room { stdout: json, stderr: json, json });
-    let mut reply = Reply::json(object(&stdout.text, &stderr.text));
+    let refused = end::refused(&finished.refusals);
+    let streams = |is_cut: bool| {
+        let json = BOUND.max_bytes.saturating_sub(object("", "", is_cut).to_string().len());
+        let room = end::Room { stdout: json, stderr: json, json };
+        end::streams_before(finished, room, &refused)
+    };
+    let is_whole = |stream: &end::Stream| stream.left_out.is_none();
+    let (mut stdout, mut stderr) = streams(false);
+    let is_cut = !is_whole(&stdout) || !is_whole(&stderr);
+    if is_cut {
+        (stdout, stderr) = streams(true);
+    }
+    let mut reply = Reply::json(object(&stdout.text, &stderr.text, is_cut));
+    end::consequences(&finished.refusals).into_iter().for_each(|line| reply.note(line));
     if let (Some(error), Some((kind, _))) = (error, end::failure(args, finished)) {
         reply = end::failed(reply, kind, error);
     }
-    end::told(reply, args, finished, stdout.left_out.into_iter().chain(stderr.left_out).collect())
+    end::ended(reply, args, finished, stdout.left_out.into_iter().chain(stderr.left_out).collect())
 }
 
 /// Shapes a refusal: clawft's error kind and the message.
@@ -334,7 +358,9 @@ fn fail(error: &ToolError) -> Reply {
         | Kind::ExecutionFailed => "execution failed",
     };
     let hint = error.hint.as_ref().map_or(String::new(), |hint| format!("; {hint}"));
-    let text = format!("{kind}: {}{hint}", error.message);
+    // The kind says it already.
+    let message = error.message.strip_prefix("no tool of this name: ").unwrap_or(&error.message);
+    let text = format!("{kind}: {message}{hint}");
     let shaped = Reply::json(json!({ "error": text }));
     Reply { content: shaped.content, structured: shaped.structured, ..Reply::failure(error) }
 }

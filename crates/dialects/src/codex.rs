@@ -11,13 +11,20 @@ use std::sync::Arc;
 
 use sinew_ops::apply_patch::{ApplyPatch, ApplyPatchOut, What};
 use sinew_tool::{
-    Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
+    Conventions, Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool,
+    ToolError,
 };
 
 use crate::words::{hint, said};
 
 /// The dialect of codex.
-pub const CODEX: Dialect = Dialect { name: "codex", tools, settings, approval_timeout_ms: 300_000 };
+pub const CODEX: Dialect = Dialect {
+    name: "codex",
+    tools,
+    settings,
+    approval_timeout_ms: 300_000,
+    conventions: Conventions::DEFAULT,
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![APPLY_PATCH.tool()]

@@ -20,16 +20,22 @@ use serde_json::{Value, json};
 use sinew_ops::{find, info, list, make_directory, move_path, multi_edit, read, read_many, roots};
 use sinew_ops::{long_time, write};
 use sinew_tool::{
-    Arguments, Block, Bound, BoxFuture, Context, Dialect, Facts, FileKind, FileSettings, Kind,
-    Param, ParamKind, Prepared, Preset, Reply, Row, Shaping, Tool, ToolError, line_name,
+    Arguments, Block, Bound, BoxFuture, Context, Conventions, Dialect, Facts, FileKind,
+    FileSettings, Kind, Param, ParamKind, Prepared, Preset, Reply, Row, Shaping, Tool, ToolError,
+    line_name,
 };
 
 use crate::words::text;
 use refusal::{EDIT, LIST, MKDIR, OPEN, RENAME, STAT};
 
 /// The dialect of the filesystem server.
-pub const MCP_FILESYSTEM: Dialect =
-    Dialect { name: "mcp-filesystem", tools, settings, approval_timeout_ms: 300_000 };
+pub const MCP_FILESYSTEM: Dialect = Dialect {
+    name: "mcp-filesystem",
+    tools,
+    settings,
+    approval_timeout_ms: 300_000,
+    conventions: Conventions::DEFAULT,
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     let published = |title, row: Arc<dyn Tool>| -> Arc<dyn Tool> {

@@ -21,14 +21,14 @@ use std::sync::Arc;
 use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, read, row_name, write};
 use sinew_tool::{
-    Block, Bound, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset,
+    Block, Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset,
     Reply, Row, Shaping, Tool, ToolError, line_name,
 };
 
 use crate::words::{hint, occurrences, renamed, said, without_argument};
 
 /// The dialect of molf.
-pub const MOLF: Dialect = Dialect { name: "molf", tools, settings, approval_timeout_ms: 300_000 };
+pub const MOLF: Dialect = Dialect { name: "molf", tools, settings, approval_timeout_ms: 300_000, conventions: Conventions::DEFAULT };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![

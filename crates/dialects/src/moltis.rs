@@ -16,15 +16,20 @@ use serde_json::{Map, Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::{checkpoint_restore, edit, glob, grep, multi_edit, read, write};
 use sinew_tool::{
-    Bound, Dialect, Exit, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply, Row,
-    Scale, Shaping, Skipped, Tool, ToolError, Was,
+    Bound, Conventions, Dialect, Exit, FileSettings, Finished, Kind, Param, ParamKind, Preset,
+    Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, Was,
 };
 
 use crate::words::{text, without_argument};
 
 /// The dialect of Moltis.
-pub const MOLTIS: Dialect =
-    Dialect { name: "moltis", tools, settings, approval_timeout_ms: 120_000 };
+pub const MOLTIS: Dialect = Dialect {
+    name: "moltis",
+    tools,
+    settings,
+    approval_timeout_ms: 120_000,
+    conventions: Conventions::DEFAULT,
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![

@@ -433,6 +433,30 @@ fn refusals_and_left_processes_are_reported() {
     }
 }
 
+/// What a command changed had stood in the stderr of clawft, which then was not what the command wrote.
+#[test]
+fn changes_stand_apart_from_what_the_command_wrote() {
+    const CHANGED: &str = "[changed Makefile]\n[runs on your machine later: Makefile]";
+    for (dialect, name) in ROWS {
+        let mut done = finished(Exit::Code(0), "out\n", "err\n");
+        done.refusals.changed = vec![String::from("Makefile")];
+        done.refusals.later = vec![String::from("Makefile")];
+        let (reply, _) = run(&tool(dialect, name), done, &json!({}));
+        if *dialect == "clawft" {
+            let object = reply.structured.as_ref().expect("an object");
+            assert_eq!(object["stderr"], "err\n", "{name}");
+            assert_eq!(texts(&reply)[1..].join("\n"), CHANGED, "{name}");
+            assert_eq!(reply.n_notes, 2, "{name}");
+        } else {
+            let told = |text: &&str| text.contains("[changed Makefile]");
+            let escaped = CHANGED.replace('\n', "\\n");
+            let all = texts(&reply).join("\n");
+            assert!(texts(&reply).iter().any(told), "{name}");
+            assert!(all.contains(CHANGED) || all.contains(&escaped), "{name}: {all}");
+        }
+    }
+}
+
 #[test]
 fn an_empty_directory_counts_as_none() {
     for (dialect, name, parameter) in [

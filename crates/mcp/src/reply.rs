@@ -28,10 +28,10 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
         meta.insert(String::from("sinew/error"), serde_json::json!(error));
     }
     // Durations and rulings differ between calls, so only the ledger has them. Complete content needs
-    // no `_meta` except for sandbox, checkpoint and hook notes.
+    // no `_meta` except for sandbox, checkpoint, hooks and notes.
     let told = Meta { duration_ms: 0.0, ruling: None, ..reply.meta };
     let left_out = told.truncated || told.skipped.is_some() || told.output_id.is_some();
-    let is_kept = told.checkpoint_id.is_some();
+    let is_kept = told.checkpoint_id.is_some() || !told.notes.is_empty();
     let is_more = ["sandbox", "hooks"].iter().any(|key| told.more.get(key).is_some());
     if (left_out || is_kept || is_more)
         && let Ok(serde_json::Value::Object(mut told)) = serde_json::to_value(&told)

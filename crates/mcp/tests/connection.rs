@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use sinew_mcp::{Calls, Options, Stream};
 use sinew_runtime::{Approvals, Asking, MemoryLedger, Runtime};
 use sinew_tool::{
-    Arguments, BoxFuture, Context, Dialect, Facts, FileSettings, Kind, Reply, Tool, ToolError,
+    Arguments, BoxFuture, Context, Conventions, Dialect, Facts, FileSettings, Kind, Reply, Tool,
+    ToolError,
 };
 
 /// Answers its argument at once, fails, or waits for a time with progress.
@@ -100,8 +101,13 @@ fn tools() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Echo), Arc::new(Broken)]
 }
 
-const DIALECT: Dialect =
-    Dialect { name: "test", tools, settings: FileSettings::default, approval_timeout_ms: 1_000 };
+const DIALECT: Dialect = Dialect {
+    name: "test",
+    tools,
+    settings: FileSettings::default,
+    approval_timeout_ms: 1_000,
+    conventions: Conventions::DEFAULT,
+};
 
 /// A server on a thread, and the client's ends of its pipes.
 pub(crate) struct Client {

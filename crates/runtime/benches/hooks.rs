@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use sinew_runtime::{Builder, CallOptions, Runtime};
 use sinew_tool::{
-    Arguments, BoxFuture, Context, Decision, Dialect, Facts, FileSettings, Hook, Reply, Request,
-    Tool, ToolCall, ToolError,
+    Arguments, BoxFuture, Context, Conventions, Decision, Dialect, Facts, FileSettings, Hook,
+    Reply, Request, Tool, ToolCall, ToolError,
 };
 
 /// Answers at once.
@@ -79,6 +79,7 @@ fn main() {
         tools: || vec![Arc::new(Trivial) as Arc<dyn Tool>],
         settings: FileSettings::default,
         approval_timeout_ms: 1_000,
+        conventions: Conventions::DEFAULT,
     };
     let with = |n: usize| {
         let builder = Runtime::builder(dialect).root(dir.path());

@@ -24,7 +24,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use sinew_guard::{Guard, Rules};
-use sinew_tool::{HookEvent, Kind, Reply, Request, Ruling, Targets, Tool, ToolError};
+use sinew_tool::{
+    Conventions, HookEvent, Kind, Reply, Request, Ruling, Targets, Tool, ToolError,
+};
 use tracing::Instrument as _;
 
 use crate::catalog::denies;
@@ -83,13 +85,16 @@ async fn stages(
 ) -> (Reply, Option<Kind>) {
     let mut told = RefusalShape::default();
     let went = caught(way(runtime, open, &mut told, options)).await;
+    let catalogs = runtime.catalogs();
+    let catalog = find::catalog(&catalogs, &open.request);
+    let conventions = catalog.map_or(Conventions::DEFAULT, |catalog| catalog.conventions);
     let mut reply = match went {
         Ok(reply) => reply,
         Err(error) => {
             open.entry.failed(error.kind);
             match &told.tool {
                 Some(tool) => tool.fail(&error, told.path.as_deref()),
-                None => Reply::failure(&error),
+                None => (conventions.fail)(&error),
             }
         }
     };
@@ -105,7 +110,8 @@ async fn stages(
     if runtime.hooks.see_replies() {
         reply = Box::pin(after::after(runtime, open, &told.seen, reply, &options.cancel)).await;
     }
-    (bound::bound(runtime, &open.request, told.tool.as_deref(), reply), error)
+    let tool = told.tool.as_deref();
+    (bound::bound(runtime, &open.request, tool, &conventions, reply), error)
 }
 
 /// Judges a call by changed rules and stops there.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_guard::{Case, Guard, Rules};
-use sinew_tool::{Arguments, Dialect, Facts, FileSettings, Targets, Tool, ToolError, Verdict};
+use sinew_tool::{Arguments, Conventions, Dialect, Facts, FileSettings, Targets, Tool, ToolError, Verdict};
 
 use crate::schema_check::SchemaCheck;
 
@@ -85,6 +85,7 @@ impl Looker {
 #[derive(Clone)]
 pub struct Catalog {
     pub(crate) name: &'static str,
+    pub(crate) conventions: Conventions,
     pub(crate) settings: Arc<FileSettings>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) guard: Arc<Guard>,
@@ -114,6 +115,7 @@ impl Catalog {
         let mut catalog = Self {
             lookers: lookers.collect(),
             name: dialect.name,
+            conventions: dialect.conventions,
             settings,
             rules: Arc::new(Rules { require_approval, ..rules.clone() }),
             guard,

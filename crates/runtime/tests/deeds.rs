@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_runtime::{Approvals, Asking, Builder, CallOptions, MemoryLedger, Runtime};
 use sinew_tool::{
-    Access, Arguments, BoxFuture, Claim, Closing, Command, CommandLine, Context, Cost, Dialect,
-    Effects, Expect, Facts, FileSettings, Links, Operation, Param, ParamKind, Preview, Reply,
-    Request, Row, Shell, Targets, Tool, ToolError,
+    Access, Arguments, BoxFuture, Claim, Closing, Command, CommandLine, Context, Conventions, Cost,
+    Dialect, Effects, Expect, Facts, FileSettings, Links, Operation, Param, ParamKind, Preview,
+    Reply, Request, Row, Shell, Targets, Tool, ToolError,
 };
 
 /// Puts a text into a file.
@@ -175,8 +175,13 @@ fn tools() -> Vec<Arc<dyn Tool>> {
     vec![PUT.tool(), BEGIN.tool(), Arc::new(Odd), Arc::new(Unknown)]
 }
 
-pub(crate) const DIALECT: Dialect =
-    Dialect { name: "test", tools, settings: FileSettings::default, approval_timeout_ms: 1_000 };
+pub(crate) const DIALECT: Dialect = Dialect {
+    name: "test",
+    tools,
+    settings: FileSettings::default,
+    approval_timeout_ms: 1_000,
+    conventions: Conventions::DEFAULT,
+};
 
 /// A runtime with its root and its ledger.
 pub(crate) struct Bench {

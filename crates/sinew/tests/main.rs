@@ -27,6 +27,7 @@ mod import;
 mod limits;
 mod managed;
 mod metrics;
+mod objects;
 mod pipe;
 mod policy;
 mod race;

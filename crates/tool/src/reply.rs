@@ -201,9 +201,25 @@ pub struct Meta {
     /// The skip counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<Skipped>,
+    /// Notes of sinew, where the dialect keeps them apart from the text; at most 16 KiB.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Values from the operation or dialect: `next_offset`, `total_lines` …
     #[serde(flatten)]
     pub more: More,
+}
+
+impl Meta {
+    /// Adds a note of sinew apart from the text; beyond 16 KiB in all, a last note says that more follow.
+    pub fn note(&mut self, text: String) {
+        const MORE: &str = "[more notes were left out]";
+        let n_bytes: usize = self.notes.iter().map(String::len).sum();
+        if n_bytes + text.len() <= MAX_NOTES {
+            self.notes.push(text);
+        } else if self.notes.last().is_none_or(|last| last != MORE) {
+            self.notes.push(String::from(MORE));
+        }
+    }
 }
 
 /// Named values in insertion order; most replies have one or two.
@@ -249,7 +265,12 @@ pub struct Reply {
     pub meta: Meta,
     /// Whether the content is already truncated to the limits of its row.
     pub bounded: bool,
+    /// How many of the last blocks of the content are notes of sinew.
+    pub n_notes: usize,
 }
+
+/// The most bytes of notes apart from the text.
+const MAX_NOTES: usize = 16 * 1024;
 
 impl Reply {
     /// Returns a reply of one text.
@@ -262,6 +283,7 @@ impl Reply {
             outcome: None,
             meta: Meta::default(),
             bounded: false,
+            n_notes: 0,
         }
     }
 
@@ -283,6 +305,24 @@ impl Reply {
         reply.error = Some(ErrorBody::from(error));
         reply.bounded = true;
         reply
+    }
+
+    /// Adds a note of sinew behind the content.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.content.push(Block::Text { text: text.into() });
+        self.n_notes += 1;
+    }
+
+    /// Moves the notes from the content to `meta.notes`; counts those beyond 16 KiB.
+    pub fn part_notes(&mut self) {
+        let n_own = self.content.len().saturating_sub(self.n_notes);
+        self.n_notes = 0;
+        for block in self.content.split_off(n_own) {
+            match block {
+                Block::Text { text } => self.meta.note(text),
+                other => self.content.push(other),
+            }
+        }
     }
 
     /// Returns the bytes of text in the content.
@@ -318,6 +358,20 @@ mod tests {
         let block = Block::of_file(Path::new(path), mime_type.to_owned(), String::from("eA=="));
         assert_eq!(json!(block), expected);
         assert_eq!(block.media(), Some(("eA==", mime_type)));
+    }
+
+    #[test]
+    fn notes_leave_the_content_and_have_a_limit() {
+        let mut reply = Reply::json(json!({ "a": 1 }));
+        reply.note("[one]");
+        reply.note("x".repeat(MAX_NOTES));
+        reply.note("y".repeat(MAX_NOTES));
+        assert_eq!((reply.content.len(), reply.n_notes), (4, 3));
+        reply.part_notes();
+        assert_eq!(reply.content, [Block::Text { text: String::from(r#"{"a":1}"#) }]);
+        assert_eq!(reply.meta.notes, ["[one]", "[more notes were left out]"]);
+        reply.part_notes();
+        assert_eq!((reply.content.len(), reply.meta.notes.len()), (1, 2));
     }
 
     #[test]

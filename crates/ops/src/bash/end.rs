@@ -33,7 +33,12 @@ pub struct Stream {
 
 /// Returns the beginnings of stdout and stderr, which share their room; sandbox refusals end stderr.
 pub fn streams(finished: &Finished, room: Room) -> (Stream, Stream) {
-    let refusals = refusals(&finished.refusals).join("\n");
+    streams_before(finished, room, &refusals(&finished.refusals))
+}
+
+/// Returns the beginnings of stdout and stderr, which share their room; the given lines end stderr.
+pub fn streams_before(finished: &Finished, room: Room, lines: &[String]) -> (Stream, Stream) {
+    let refusals = lines.join("\n");
     let room = Room {
         stderr: room.stderr.saturating_sub(refusals.len()),
         json: room.json.saturating_sub(json_bytes(&refusals)),
@@ -156,6 +161,21 @@ pub fn told(
     finished: &Finished,
     left_out: Vec<String>,
 ) -> Reply {
+    // A structured reply has them in its stderr.
+    let refusals = refusals(&finished.refusals);
+    if reply.structured.is_none() && !refusals.is_empty() {
+        reply.content.insert(0, Block::Text { text: refusals.join("\n") });
+    }
+    ended(reply, args, finished, left_out)
+}
+
+/// Returns the reply of a finished command like [`told`], where its text or stderr has the refusals.
+pub fn ended(
+    mut reply: Reply,
+    args: &BashArgs,
+    finished: &Finished,
+    left_out: Vec<String>,
+) -> Reply {
     reply.meta.truncated |= !left_out.is_empty();
     let whole = stored(finished).filter(|_| !left_out.is_empty());
     let mut notes: Vec<String> = left_out.into_iter().chain(whole).collect();
@@ -163,12 +183,7 @@ pub fn told(
     notes.extend(running_on(finished));
     if !notes.is_empty() {
         let text: Vec<String> = notes.iter().map(|note| format!("[{note}]")).collect();
-        reply.content.push(Block::Text { text: text.join("\n") });
-    }
-    // A structured reply has them in its stderr.
-    let refusals = refusals(&finished.refusals);
-    if reply.structured.is_none() && !refusals.is_empty() {
-        reply.content.insert(0, Block::Text { text: refusals.join("\n") });
+        reply.note(text.join("\n"));
     }
     if reply.error.is_none() {
         reply.outcome = failure(args, finished).map(|(kind, _)| kind);
@@ -219,6 +234,11 @@ const MAX_REFUSALS: usize = 4 * 1024;
 
 /// Returns a bracketed line per sandbox refusal, with the grant that allows it; the last counts the others.
 pub(crate) fn refusals(refusals: &Refusals) -> Vec<String> {
+    refused(refusals).into_iter().chain(consequences(refusals)).collect()
+}
+
+/// Returns a bracketed line per sandbox refusal, without what the command changed.
+pub fn refused(refusals: &Refusals) -> Vec<String> {
     let words = |Refused { deed, what, why, grant, times, .. }: &Refused| {
         let times = if *times == 1 { String::new() } else { format!(", {times} times") };
         format!("[the sandbox refused to {deed} {what}{times}: {why}; to allow it: {grant}]")
@@ -241,11 +261,14 @@ pub(crate) fn refusals(refusals: &Refusals) -> Vec<String> {
         let calls = if n_more == 1 { "call" } else { "calls" };
         lines.push(format!("[the sandbox refused {n_more}{others} {calls} of the command]"));
     }
-    lines.extend(changed(refusals));
-    if !refusals.later.is_empty() {
-        lines.push(format!("[runs on your machine later: {}]", refusals.later.join(", ")));
-    }
     lines
+}
+
+/// Returns the bracketed lines about the protected names that a command changed, and what runs later.
+pub fn consequences(refusals: &Refusals) -> Vec<String> {
+    let later = (!refusals.later.is_empty())
+        .then(|| format!("[runs on your machine later: {}]", refusals.later.join(", ")));
+    changed(refusals).into_iter().chain(later).collect()
 }
 
 /// Returns a line with the protected names that the command changed.

@@ -47,19 +47,30 @@ pub(super) async fn after(
         for hook in runtime.hooks.at(HookEvent::AfterToolExecute) {
             let duration_ms = open.entry.elapsed_ms();
             let before = Before::of(&reply);
+            let n_blocks = reply.content.len();
             // A panic counts as a failure of the hook.
             let done = async { hook.after_tool_execute(&call, duration_ms, &mut reply).await };
             let done = run::in_time(caught(done), cancel, None).await.flatten();
+            forget_notes(&mut reply, n_blocks);
             reply = left(runtime, &**hook, before, reply, done, &withheld);
         }
     }
     for hook in runtime.hooks.at(HookEvent::Persist) {
         let before = Before::of(&reply);
+        let n_blocks = reply.content.len();
         let done = async { hook.persist(&call, &mut reply).await };
         let done = run::in_time(caught(done), cancel, None).await.flatten();
+        forget_notes(&mut reply, n_blocks);
         reply = left(runtime, &**hook, before, reply, done, &withheld);
     }
     reply
+}
+
+/// Counts every block as content where a hook made other blocks: its notes cannot be told apart.
+fn forget_notes(reply: &mut Reply, n_blocks: usize) {
+    if reply.content.len() != n_blocks {
+        reply.n_notes = 0;
+    }
 }
 
 /// The parts of a reply that exist in several places, before a hook. It is empty for most replies, which

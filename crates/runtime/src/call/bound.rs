@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::Value;
-use sinew_tool::{Block, Bound, Reply, Request, Tool};
+use sinew_tool::{Block, Bound, Conventions, Reply, Request, Tool};
 
 use crate::runtime::Runtime;
 
@@ -15,8 +15,12 @@ pub(super) fn bound(
     runtime: &Runtime,
     request: &Request,
     tool: Option<&dyn Tool>,
+    conventions: &Conventions,
     mut reply: Reply,
 ) -> Reply {
+    if conventions.notes_apart {
+        reply.part_notes();
+    }
     let row = tool.map_or(Bound::DEFAULT, Tool::bound);
     let limit = if reply.bounded { Bound::HARD } else { row };
     if let Some(structured) = &mut reply.structured

@@ -1,7 +1,7 @@
 //! hint: tells a session once that a tool does the same as its command.
 
 use sinew_tool::sync::lock;
-use sinew_tool::{Block, Reply, Request, Targets};
+use sinew_tool::{Reply, Request, Targets};
 
 use crate::runtime::Runtime;
 
@@ -17,7 +17,6 @@ pub(super) fn hint(runtime: &Runtime, request: &Request, targets: &Targets, repl
     let Some(name) = catalog.does(operation) else { return };
     let mut told = lock(&runtime.hinted);
     if told.len() < MAX_HINTS && told.insert((request.session.clone(), operation)) {
-        let text = format!("[`{name}` does this too, without a shell]");
-        reply.content.push(Block::Text { text });
+        reply.note(format!("[`{name}` does this too, without a shell]"));
     }
 }

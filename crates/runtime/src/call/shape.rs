@@ -1,6 +1,6 @@
 //! shape: gives an outcome the reply shape of its dialect.
 
-use sinew_tool::{Block, Reply, Ruled, Shaping};
+use sinew_tool::{Reply, Ruled, Shaping};
 
 use super::run::Done;
 
@@ -16,8 +16,7 @@ pub(super) fn shape(done: Done) -> Reply {
     });
     reply.meta.ruling = Some(Ruled { verdict: ruling.verdict, rule: ruling.rule });
     if !notes.is_empty() {
-        let text = notes.join("\n");
-        reply.content.push(Block::Text { text: format!("[{text}]") });
+        reply.note(format!("[{}]", notes.join("\n")));
     }
     reply
 }

@@ -1,6 +1,6 @@
 //! tell: adds notices to a reply: ended background commands and damage to the ledger.
 
-use sinew_tool::{Background, Block, Reply, Request};
+use sinew_tool::{Background, Reply, Request};
 
 use crate::runtime::Runtime;
 
@@ -9,15 +9,14 @@ pub(super) fn endings(runtime: &Runtime, request: &Request, reply: &mut Reply) {
     let ended = runtime.guard.endings(&request.session);
     if !ended.is_empty() {
         let lines: Vec<String> = ended.iter().map(line).collect();
-        reply.content.push(Block::Text { text: lines.join("\n") });
+        reply.note(lines.join("\n"));
     }
 }
 
 /// Adds a line for each new event of the ledger itself.
 pub(super) fn news(runtime: &Runtime, reply: &mut Reply) {
     let news = runtime.ledger.news();
-    let lines = news.iter().map(|text| format!("[the ledger: {text}]"));
-    reply.content.extend(lines.map(|text| Block::Text { text }));
+    news.iter().for_each(|text| reply.note(format!("[the ledger: {text}]")));
 }
 
 fn line(one: &Background) -> String {

@@ -147,6 +147,11 @@ fn print(
             }
         }
     }
+    if !as_json {
+        for note in &reply.meta.notes {
+            let _ = writeln!(screen::errors(), "{note}");
+        }
+    }
     Ok(ExitCode::from(exit_code(reply)))
 }
 

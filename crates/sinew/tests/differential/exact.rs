@@ -10,12 +10,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew::{Bound, Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool};
+use sinew::{
+    Bound, Conventions, Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool,
+};
 use sinew_ops::{glob, grep};
 
 /// The dialect.
-pub(super) const EXACT: Dialect =
-    Dialect { name: "exact", tools, settings, approval_timeout_ms: 1_000 };
+pub(super) const EXACT: Dialect = Dialect {
+    name: "exact",
+    tools,
+    settings,
+    approval_timeout_ms: 1_000,
+    conventions: Conventions::DEFAULT,
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     let crossing =

@@ -1,0 +1,96 @@
+//! Replies that are one object: what stands in their text, their structured result and `_meta`.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::served::{Place, command};
+
+/// Serves a dialect over MCP and returns the result of each call, in order.
+fn served(place: &Place, dialect: &str, calls: &[(&str, Value)]) -> Vec<Value> {
+    let mut server = command(&place.home);
+    server.args(["--dialect", dialect, "--approvals", "trust-client"]);
+    let config = place.home.join("config/sinew/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(config, "[tools.commandPolicy]\nmode = \"denylist\"\n").unwrap();
+    let server = server.arg("mcp").current_dir(&place.root);
+    let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let client = json!({ "name": "test", "version": "0" });
+    let shake =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let call = |(tool, args): &(&str, Value)| ("tools/call", json!({ "name": tool, "arguments": args }));
+    let requests = [("initialize", shake)].into_iter().chain(calls.iter().map(call));
+    for (id, (method, params)) in requests.enumerate() {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(input, "{request}").unwrap();
+    }
+    drop(input);
+    let done = child.wait_with_output().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    let mut replies: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    replies.retain(|reply| reply["id"].as_u64().is_some_and(|id| id != 0));
+    replies.sort_by_key(|reply| reply["id"].as_u64());
+    assert_eq!(replies.len(), calls.len(), "{text}");
+    replies.into_iter().map(|mut reply| reply["result"].take()).collect()
+}
+
+/// Returns the one text of a result.
+#[track_caller]
+fn text(result: &Value) -> &str {
+    assert_eq!(result["content"].as_array().unwrap().len(), 1, "{result}");
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+/// Notes had stood behind the JSON of a result, so that no client could parse its text.
+#[test]
+fn clawft_text_is_its_object_alone() {
+    let place = Place::new();
+    fs::write(place.root.join("a.txt"), "one\n").unwrap();
+    let calls = [
+        ("exec_shell", json!({ "command": "cat a.txt", "timeout": 400 })),
+        ("exec_shell", json!({ "command": "head -c 200000 /dev/zero | tr '\\0' x" })),
+        ("exec_shell", json!({ "command": "echo x > Makefile; echo y" })),
+        ("read_file", json!({ "path": "none" })),
+    ];
+    let results = served(&place, "clawft", &calls);
+    for result in &results {
+        let object: Value = serde_json::from_str(text(result)).unwrap();
+        assert_eq!(object, result["structuredContent"], "{result}");
+    }
+    let notes = |at: usize| results[at]["_meta"]["sinew/meta"]["notes"].clone();
+    assert_eq!(
+        notes(0),
+        json!([
+            "[`timeout` was cut from 400 to the maximum of 300]",
+            "[`read_file` does this too, without a shell]",
+        ])
+    );
+    let cut = &results[1]["structuredContent"];
+    let path = cut["output_path"].as_str().unwrap();
+    assert_eq!(fs::read_to_string(place.root.join(path)).unwrap(), "x".repeat(200_000));
+    assert_eq!((&cut["truncated"], &cut["original_bytes"]), (&json!(true), &json!(200_000)));
+    let words = notes(1)[0].as_str().unwrap().to_owned();
+    assert!(words.starts_with("[stdout was cut after ") && words.contains(path), "{words}");
+    assert_eq!(notes(3), Value::Null);
+}
+
+#[test]
+fn clawft_unknown_tool_is_its_error() {
+    let place = Place::new();
+    let calls = [("read_fle", json!({})), ("zzz", json!({}))];
+    let results = served(&place, "clawft", &calls);
+    for (result, expected) in results.iter().zip([
+        "tool not found: read_fle; did you mean: read_file",
+        "tool not found: zzz; known tools: read_file, write_file, edit_file, list_directory, \
+         exec_shell, spawn",
+    ]) {
+        assert_eq!(result["isError"], true, "{result}");
+        assert_eq!(result["structuredContent"], json!({ "error": expected }));
+        assert_eq!(text(result), json!({ "error": expected }).to_string());
+        assert_eq!(result["_meta"]["sinew/error"]["kind"], "not_found");
+    }
+}
