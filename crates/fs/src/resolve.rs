@@ -7,7 +7,8 @@
 //! - A symlink is read from its own handle. Its target continues there, or at a root if absolute.
 //!
 //! No path is checked as text and then opened (TOCTOU). Later use is one name on the handle, without
-//! following. Outside the roots nothing is opened.
+//! following. Outside the roots nothing is opened. A missing directory cannot hide that a path leads out:
+//! what follows it is counted as text, and then refused or missing, never opened.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -508,20 +509,29 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Returns the place of a missing name.
+    /// Returns the place of a missing name. Where its `..` lead out of every root, the path is denied.
     fn missing(&self, dir: Dir, name: CString, from_link: bool) -> Result<Place, FileError> {
         let mut real = self.real().join(OsStr::from_bytes(name.as_bytes()));
+        let mut as_text = real.clone();
         let mut names = vec![name];
         let mut creatable = !from_link;
         for step in self.steps.iter().rev() {
             match &step.part {
                 Part::Name(name) => {
                     real.push(OsStr::from_bytes(name.as_bytes()));
+                    as_text.push(OsStr::from_bytes(name.as_bytes()));
                     names.push(name.clone());
                 }
-                Part::Up | Part::Here => creatable = false,
+                Part::Up => {
+                    as_text.pop();
+                    creatable = false;
+                }
+                Part::Here => creatable = false,
             }
             creatable &= !step.from_link;
+        }
+        if self.roots.holding(&as_text).is_none() {
+            return Err(outside(self.roots));
         }
         let name = names.pop();
         let spot = match (creatable, names.is_empty()) {

@@ -21,7 +21,8 @@ fn served(place: &Place, dialect: &str, calls: &[(&str, Value)]) -> Vec<Value> {
     let client = json!({ "name": "test", "version": "0" });
     let shake =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
-    let call = |(tool, args): &(&str, Value)| ("tools/call", json!({ "name": tool, "arguments": args }));
+    let call =
+        |(tool, args): &(&str, Value)| ("tools/call", json!({ "name": tool, "arguments": args }));
     let requests = [("initialize", shake)].into_iter().chain(calls.iter().map(call));
     for (id, (method, params)) in requests.enumerate() {
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
@@ -84,7 +85,7 @@ fn clawft_unknown_tool_is_its_error() {
     let calls = [("read_fle", json!({})), ("zzz", json!({}))];
     let results = served(&place, "clawft", &calls);
     for (result, expected) in results.iter().zip([
-        "tool not found: read_fle; did you mean: read_file",
+        "tool not found: read_fle; did you mean: read_file, write_file",
         "tool not found: zzz; known tools: read_file, write_file, edit_file, list_directory, \
          exec_shell, spawn",
     ]) {
@@ -93,4 +94,32 @@ fn clawft_unknown_tool_is_its_error() {
         assert_eq!(text(result), json!({ "error": expected }).to_string());
         assert_eq!(result["_meta"]["sinew/error"]["kind"], "not_found");
     }
+}
+
+/// Such a path had been answered as one that is missing.
+#[test]
+fn clawft_escape_through_missing_directory_is_invalid_path() {
+    let place = Place::new();
+    fs::write(place.home.join("x"), "outside").unwrap();
+    fs::create_dir(place.root.join("sub")).unwrap();
+    let mut calls = Vec::new();
+    for path in ["none/../../home/x", "sub/none/../../../home/x", "none/../../nothing"] {
+        calls.push(("read_file", json!({ "path": path }), path));
+        calls.push(("write_file", json!({ "path": path, "content": "x" }), path));
+        let edit = json!({ "path": path, "old_text": "outside", "new_text": "x" });
+        calls.push(("edit_file", edit, path));
+        calls.push(("list_directory", json!({ "path": path }), path));
+    }
+    let all: Vec<_> = calls.iter().map(|(tool, args, _)| (*tool, args.clone())).collect();
+    for (result, (tool, _, path)) in served(&place, "clawft", &all).iter().zip(&calls) {
+        let expected = format!("invalid path: path escapes workspace: {path}");
+        assert_eq!(result["structuredContent"], json!({ "error": expected }), "{tool}");
+        assert_eq!(result["isError"], true, "{tool}");
+    }
+    assert_eq!(fs::read_to_string(place.home.join("x")).unwrap(), "outside");
+    assert!(!place.root.join("none").exists());
+    // One that stays inside is missing.
+    let missing = [("read_file", json!({ "path": "none/../sub/x" }))];
+    let result = &served(&place, "clawft", &missing)[0];
+    assert_eq!(result["structuredContent"], json!({ "error": "not found: none/../sub/x" }));
 }
