@@ -3,6 +3,7 @@ pub(super) mod arguments;
 mod floor;
 mod keys;
 mod tighten;
+mod unknown_keys;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,6 +74,8 @@ pub struct Layers {
     pub(super) trusted_project: Option<PathBuf>,
     pub(super) warnings: Vec<String>,
     pub(super) left_out: Vec<LeftOut>,
+    /// The unknown keys of JSON files.
+    unknown: Vec<unknown_keys::UnknownKeys>,
     /// The current directory, if the arguments may come from a repository.
     held: Option<PathBuf>,
     /// The home directories that the roots in such arguments may not contain.
@@ -348,6 +351,7 @@ impl Layers {
 
     /// Returns the merged and validated configuration.
     pub fn merge(mut self) -> Result<Layered, ConfigError> {
+        unknown_keys::settle(&mut self)?;
         let keeps_from_allowing = floor::hold(&mut self)?;
         let mut origins = Vec::new();
         if let Some((all, of_all)) = std::mem::take(&mut self.hooks).merged() {
@@ -390,15 +394,23 @@ impl Layers {
             Err(error) => return Err(ConfigError(format!("{}: {error}", path.display()))),
         };
         if path.extension().is_some_and(|extension| extension == "json") {
-            let tree: Value = serde_json::from_str(&text)
+            let mut tree: Value = serde_json::from_str(&text)
                 .map_err(|error| ConfigError(format!("{}: {error}", path.display())))?;
             let fail =
                 |error: &dyn fmt::Display| ConfigError(format!("{}: {error}", path.display()));
+            let whole = tree.clone();
+            let keys = unknown_keys::take(&mut tree);
             let options: Options =
                 serde_json::from_value(tree.clone()).map_err(|error| fail(&error))?;
             check_rules(&options).map_err(|error| fail(&error))?;
             hooks::check(&tree).map_err(|error| fail(&error))?;
             let origin = Origin::File(path.to_path_buf(), None, source.layer);
+            if !keys.is_empty()
+                && let Err(error) = serde_json::from_value::<Options>(whole)
+            {
+                let unknown = unknown_keys::UnknownKeys::new(keys, origin.clone(), fail(&error));
+                self.unknown.push(unknown);
+            }
             self.add_tree(tree, &|_| origin.clone(), source);
             return Ok(());
         }

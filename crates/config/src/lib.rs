@@ -29,8 +29,8 @@ pub use grants::Grants;
 pub use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
-    CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions,
-    HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions,
+    CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, ExecOptions, FilesOptions,
+    FsOptions, HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions,
     ManagedOptions, McpOptions, MetricsOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
     TraceOptions,
 };

@@ -459,6 +459,19 @@ pub struct ToolsOptions {
     /// `[tools.commandPolicy]`.
     #[serde(rename = "commandPolicy", skip_serializing_if = "Option::is_none")]
     pub command_policy: Option<CommandPolicyOptions>,
+    /// `[tools.exec]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecOptions>,
+}
+
+/// `[tools.exec]`: how commands run in the dialect clawft, under the names of its configuration. Other dialects do
+/// not read it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecOptions {
+    /// The time limit in seconds of an `exec_shell` call that names none, from 1 to 300. Default: 30.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
 }
 
 /// `[tools.commandPolicy]`: which commands may run at all in the dialect clawft, under the names of its page.

@@ -442,6 +442,19 @@ fn command_policy(
     }))
 }
 
+/// Returns the configured time limit of commands in seconds.
+fn command_timeout(options: &Options) -> Result<Option<i64>, ConfigError> {
+    let exec = options.tools.as_ref().and_then(|tools| tools.exec.as_ref());
+    let Some(timeout) = exec.and_then(|exec| exec.timeout) else { return Ok(None) };
+    let max = sinew_dialects::CLAWFT_MAX_TIMEOUT_S;
+    match i64::try_from(timeout) {
+        Ok(seconds) if (1..=max).contains(&seconds) => Ok(Some(seconds)),
+        _ => Err(ConfigError(format!(
+            "`tools.exec.timeout` must be from 1 to {max} seconds, not `{timeout}`"
+        ))),
+    }
+}
+
 fn profile(options: &Options) -> Result<Profile, ConfigError> {
     let written = options.profile.as_deref();
     let profile = written.map(|word| {
@@ -528,6 +541,7 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
         grep_limit: files.grep_limit.unwrap_or(base.grep_limit),
         list_limit: files.list_limit.unwrap_or(base.list_limit),
         search_timeout_ms: files.search_timeout_ms.unwrap_or(base.search_timeout_ms),
+        command_timeout_s: command_timeout(options)?.or(base.command_timeout_s),
     })
 }
 
@@ -606,6 +620,8 @@ mod tests {
             ),
             ("[[rules]]\nverdict = \"ask\"\nunless = [{}]", "`rules[0].unless[0]` is empty"),
             ("[tools.commandPolicy]\nmode = \"x\"", "`tools.commandPolicy.mode`"),
+            ("[tools.exec]\ntimeout = 0", "`tools.exec.timeout`"),
+            ("[tools.exec]\ntimeout = 301", "`tools.exec.timeout`"),
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
             ("[run]\nmax_memory_mib = 0", "`run.max_memory_mib`"),
             ("[run]\nactivate = [\"conda\"]", "`run.activate`"),
@@ -661,6 +677,14 @@ mod tests {
         assert!(moltis.files.require_approval);
         assert_eq!(moltis.files.max_read_bytes, Some(10 * 1024 * 1024));
         assert_eq!(moltis.approval_timeout, Duration::from_secs(120));
+        for (toml, seconds) in [
+            ("dialect = \"clawft\"", 30),
+            ("dialect = \"clawft\"\n[tools.exec]\ntimeout = 60", 60),
+            ("dialect = \"clawft\"\n[tools.exec]\ntimeout = 300", 300),
+        ] {
+            let files = resolve(toml).expect(toml).files;
+            assert_eq!(files.command_timeout_s, Some(seconds), "{toml}");
+        }
         let native = resolve("").expect("settings");
         assert_eq!(native.files, FileSettings { track_reads: true, ..FileSettings::default() });
         assert_eq!(native.approval_timeout, Duration::from_secs(300));

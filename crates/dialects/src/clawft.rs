@@ -22,15 +22,20 @@ use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, list, read, write};
 use sinew_tool::{
-    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply,
-    Row, Scale, Tool, ToolError,
+    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
+    Preset, Reply, Row, Scale, Tool, ToolError,
 };
 
 use crate::words::{occurrences, renamed, text, without_argument};
 
 /// The dialect of clawft.
-pub const CLAWFT: Dialect =
-    Dialect { name: "clawft", tools, settings, approval_timeout_ms: 300_000, conventions: CONVENTIONS };
+pub const CLAWFT: Dialect = Dialect {
+    name: "clawft",
+    tools,
+    settings,
+    approval_timeout_ms: 300_000,
+    conventions: CONVENTIONS,
+};
 
 const CONVENTIONS: Conventions = Conventions { fail, notes_apart: true };
 
@@ -46,7 +51,11 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 }
 
 fn settings() -> FileSettings {
-    FileSettings { list_limit: MAX_ENTRIES, ..FileSettings::default() }
+    FileSettings {
+        list_limit: MAX_ENTRIES,
+        command_timeout_s: Some(TIMEOUT_S),
+        ..FileSettings::default()
+    }
 }
 
 /// The default allowlist of programs for commands.
@@ -74,6 +83,10 @@ pub const DANGEROUS: &[&str] = &[
 const BOUND: Bound = Bound { max_lines: None, max_bytes: 64 * 1024 };
 /// The most bytes of an argument in a result.
 const MAX_REPEATED: usize = 512;
+/// The time limit of an `exec_shell` call that names none, in seconds, unless configured.
+const TIMEOUT_S: i64 = 30;
+/// The longest time limit of `exec_shell`, in seconds.
+pub const MAX_TIMEOUT_S: i64 = 300;
 /// Output below this size is shown whole: each byte takes up to six in JSON.
 const STORE_ABOVE: (&str, Preset) = ("store_above_bytes", Preset::Int(9 * 1024));
 
@@ -221,10 +234,11 @@ const EXEC_SHELL: Row<bash::Bash> = Row {
         Param::optional(
             "timeout",
             "timeout_ms",
-            ParamKind::Number { min: 1, cap: Some(300) },
+            ParamKind::Number { min: 1, cap: Some(MAX_TIMEOUT_S) },
             "Timeout in seconds, at most 300",
         )
-        .or(Preset::Int(30))
+        .or(Preset::Int(TIMEOUT_S))
+        .or_configured(|settings| settings.command_timeout_s)
         .scaled(Scale::Seconds),
     ],
     presets: &[("posix", Preset::Bool(true)), STORE_ABOVE],

@@ -21,7 +21,10 @@ use sinew_tool::{Dialect, Tool};
 
 pub use agentos::AGENTOS;
 pub use aionrs::AIONRS;
-pub use clawft::{ALLOWED as CLAWFT_ALLOWED, CLAWFT, DANGEROUS as CLAWFT_DANGEROUS};
+pub use clawft::{
+    ALLOWED as CLAWFT_ALLOWED, CLAWFT, DANGEROUS as CLAWFT_DANGEROUS,
+    MAX_TIMEOUT_S as CLAWFT_MAX_TIMEOUT_S,
+};
 pub use codex::CODEX;
 pub use hooks::{HOOK_FORMS, hook_form};
 pub use mcp_filesystem::MCP_FILESYSTEM;

@@ -168,7 +168,7 @@ impl Catalog {
                     name: tool.name().to_owned(),
                     title: tool.title().map(str::to_owned),
                     description: tool.description().to_owned(),
-                    parameters: tool.parameters(),
+                    parameters: tool.parameters_with(&self.settings),
                     output_schema: tool.output_schema(),
                     facts: tool.facts(),
                     core: tool.core(),

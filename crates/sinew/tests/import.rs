@@ -214,6 +214,15 @@ fn a_file_is_imported_or_refused_with_its_place() {
             0,
             "[tools.commandPolicy]",
         ),
+        ("clawft", "{\"tools\": {\"exec\": {\"timeout\": 60}}}", 0, "[tools.exec]\ntimeout = 60"),
+        (
+            "clawft",
+            "{\"gateway\": {}, \"tools\": {\"exec\": {\"timeout\": 60, \"x\": 1}}}",
+            0,
+            "# `tools.exec.x` is left out: sinew has no such key",
+        ),
+        ("clawft", "{\"gateway\": {}}", 1, "`gateway` is left out: sinew has no such key"),
+        ("clawft", "{\"tools\": {\"exec\": {\"timeout\": \"60\"}}}", 2, "`tools.exec.timeout`"),
         (
             "agentos",
             "{\"tools\": [\"tool::file_write\"], \"timeoutMs\": 9000}",

@@ -1,4 +1,4 @@
-//! Replies that are one object: what stands in their text, their structured result and `_meta`.
+//! Replies that are one object: their text, their structured result and `_meta`.
 
 use std::fs;
 use std::io::Write;
@@ -122,4 +122,34 @@ fn clawft_escape_through_missing_directory_is_invalid_path() {
     let missing = [("read_file", json!({ "path": "none/../sub/x" }))];
     let result = &served(&place, "clawft", &missing)[0];
     assert_eq!(result["structuredContent"], json!({ "error": "not found: none/../sub/x" }));
+}
+
+#[test]
+fn clawft_configured_timeout_is_the_default() {
+    let place = Place::new();
+    let call = |more: &[&str], args: Value| {
+        let mut command = command(&place.home);
+        command.env("PATH", "/usr/bin:/bin").arg("--root").arg(&place.root).args(more);
+        command.args(["--dialect", "clawft", "--approvals", "allow"]);
+        command.args(["--set", "tools.commandPolicy.mode=denylist"]);
+        let args = args.to_string();
+        let done = command.args(["call", "--json", "exec_shell", &args]).output().unwrap();
+        serde_json::from_slice::<Value>(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"))
+    };
+    let set = ["--set", "tools.exec.timeout=1"];
+    let late = call(&set, json!({ "command": "sleep 20" }));
+    assert_eq!(late["structured"]["error"], "timeout after 1s", "{late}");
+    let named = call(&set, json!({ "command": "sleep 1.5; echo x", "timeout": 20 }));
+    assert_eq!(named["structured"]["stdout"], "x\n", "{named}");
+    let mut tools = command(&place.home);
+    let tools = tools
+        .arg("--root")
+        .arg(&place.root)
+        .args(["--dialect", "clawft"])
+        .args(set)
+        .args(["tools", "--json"]);
+    let listed: Value = serde_json::from_slice(&tools.output().unwrap().stdout).unwrap();
+    let tools = listed["tools"].as_array().or(listed.as_array()).unwrap();
+    let shell = tools.iter().find(|tool| tool["name"] == "exec_shell").unwrap();
+    assert_eq!(shell["inputSchema"]["properties"]["timeout"]["default"], 1, "{shell}");
 }

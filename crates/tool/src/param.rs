@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Arguments, ToolError, line_name};
+use crate::{Arguments, FileSettings, ToolError, line_name};
 
 /// The type of a parameter.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +88,8 @@ pub struct Param {
     pub required: bool,
     /// The default in the schema, if any.
     pub default: Option<Preset>,
+    /// Returns the configured default in the wire unit, which replaces `default`.
+    pub configured: Option<fn(&FileSettings) -> Option<i64>>,
     /// The description for the model.
     pub description: &'static str,
     /// Accepted names that the schema does not list.
@@ -112,6 +114,7 @@ impl Param {
             kind,
             required: false,
             default: None,
+            configured: None,
             description,
             aliases: &[],
             scale: Scale::One,
@@ -135,6 +138,12 @@ impl Param {
         Self { default: Some(default), ..self }
     }
 
+    /// Returns the parameter with a default that settings may replace.
+    #[must_use]
+    pub const fn or_configured(self, configured: fn(&FileSettings) -> Option<i64>) -> Self {
+        Self { configured: Some(configured), ..self }
+    }
+
     /// Returns the parameter with aliases.
     #[must_use]
     pub const fn also(self, aliases: &'static [&'static str]) -> Self {
@@ -153,7 +162,13 @@ impl Param {
         Self { may_be_empty: false, ..self }
     }
 
-    fn schema(&self) -> Value {
+    /// Returns the default in the wire unit.
+    fn default(&self, settings: &FileSettings) -> Option<Preset> {
+        let configured = self.configured.and_then(|configured| configured(settings));
+        configured.map(Preset::Int).or(self.default)
+    }
+
+    fn schema(&self, settings: &FileSettings) -> Value {
         let mut schema = match self.kind {
             ParamKind::String => json!({ "type": "string" }),
             ParamKind::Enum(words) => json!({ "type": "string", "enum": words }),
@@ -167,14 +182,14 @@ impl Param {
                 json!({ "type": "array", "minItems": min, "items": { "type": "string" } })
             }
             ParamKind::Objects(params) => {
-                json!({ "type": "array", "minItems": 1, "items": schema(params) })
+                json!({ "type": "array", "minItems": 1, "items": schema(params, settings) })
             }
         };
         if let Some(object) = schema.as_object_mut() {
             if !self.description.is_empty() {
                 object.insert(String::from("description"), Value::from(self.description));
             }
-            if let Some(default) = self.default {
+            if let Some(default) = self.default(settings) {
                 object.insert(String::from("default"), default.value());
             }
         }
@@ -186,6 +201,7 @@ impl Param {
         &self,
         path: &str,
         value: Value,
+        settings: &FileSettings,
         notes: &mut Vec<String>,
     ) -> Result<Value, ToolError> {
         let wrong = |wanted: &str, got: &Value| {
@@ -239,7 +255,8 @@ impl Param {
                     .enumerate()
                     .map(|(at, item)| match item {
                         Value::Object(fields) => {
-                            let fields = decode(params, &format!("{path}[{at}]."), fields, notes)?;
+                            let prefix = format!("{path}[{at}].");
+                            let fields = decode(params, &prefix, fields, settings, notes)?;
                             let named = |(name, value): (&str, Value)| (name.to_owned(), value);
                             Ok(Value::Object(fields.into_iter().map(named).collect()))
                         }
@@ -282,8 +299,8 @@ impl Param {
     }
 
     /// Returns the default in the canonical unit; the schema has the wire unit.
-    fn default_value(&self) -> Option<Value> {
-        self.default.map(|default| match default {
+    fn default_value(&self, settings: &FileSettings) -> Option<Value> {
+        self.default(settings).map(|default| match default {
             Preset::Int(n) => self.canonical(n),
             other => other.value(),
         })
@@ -292,9 +309,9 @@ impl Param {
 
 pub(crate) type Canonical = Vec<(&'static str, Value)>;
 
-pub(crate) fn schema(params: &[Param]) -> Value {
+pub(crate) fn schema(params: &[Param], settings: &FileSettings) -> Value {
     let properties: Map<String, Value> =
-        params.iter().map(|param| (param.name.to_owned(), param.schema())).collect();
+        params.iter().map(|param| (param.name.to_owned(), param.schema(settings))).collect();
     let required: Vec<&str> =
         params.iter().filter(|param| param.required).map(|param| param.name).collect();
     let mut schema = json!({ "type": "object", "properties": properties });
@@ -313,6 +330,7 @@ pub(crate) fn decode(
     params: &'static [Param],
     prefix: &str,
     mut wire: Arguments,
+    settings: &FileSettings,
     notes: &mut Vec<String>,
 ) -> Result<Canonical, ToolError> {
     refuse_unknown(params, prefix, &wire)?;
@@ -330,14 +348,14 @@ pub(crate) fn decode(
         };
         match written {
             Some((name, value)) => {
-                let value = param.decode(&path(name), value, notes)?;
+                let value = param.decode(&path(name), value, settings, notes)?;
                 canonical.push((param.field, value));
             }
             None if param.required => {
                 return Err(ToolError::argument(&path(param.name), "is missing"));
             }
             None => {
-                if let Some(default) = param.default_value() {
+                if let Some(default) = param.default_value(settings) {
                     canonical.push((param.field, default));
                 }
             }
@@ -416,7 +434,7 @@ mod tests {
     fn check(wire: Value, expected: Result<Value, &str>) {
         let mut notes = Vec::new();
         let wire = wire.as_object().expect("an object").clone();
-        let decoded = decode(PARAMS, "", wire, &mut notes);
+        let decoded = decode(PARAMS, "", wire, &FileSettings::default(), &mut notes);
         match (decoded, expected) {
             (Ok(decoded), Ok(expected)) => {
                 let decoded = decoded.into_iter().map(|(name, value)| (name.to_owned(), value));
@@ -483,24 +501,25 @@ mod tests {
             (json!({"wait": 301}), 300_000),
         ] {
             let fields = wire.as_object().expect("an object").clone();
-            let decoded = decode(TIMED, "", fields, &mut Vec::new()).expect("it decodes");
+            let decoded = decode(TIMED, "", fields, &FileSettings::default(), &mut Vec::new())
+                .expect("it decodes");
             assert_eq!(decoded, [("wait_ms", json!(expected))], "{wire}");
         }
-        assert_eq!(schema(TIMED)["properties"]["wait"]["default"], 30);
+        assert_eq!(schema(TIMED, &FileSettings::default())["properties"]["wait"]["default"], 30);
     }
 
     #[test]
     fn a_cut_value_is_named() {
         let mut notes = Vec::new();
         let wire = json!({"file": "a", "line": 99}).as_object().expect("an object").clone();
-        decode(PARAMS, "", wire, &mut notes).expect("it decodes");
+        decode(PARAMS, "", wire, &FileSettings::default(), &mut notes).expect("it decodes");
         assert_eq!(notes, ["`line` was cut from 99 to the maximum of 10"]);
     }
 
     #[test]
     fn schemas_show_types_marks_and_defaults() {
         assert_eq!(
-            schema(&PARAMS[..2]),
+            schema(&PARAMS[..2], &FileSettings::default()),
             json!({
                 "type": "object",
                 "properties": {

@@ -160,7 +160,11 @@ impl<O: Operation> Tool for Row<O> {
     }
 
     fn parameters(&self) -> Value {
-        param::schema(self.params)
+        self.parameters_with(&FileSettings::default())
+    }
+
+    fn parameters_with(&self, settings: &FileSettings) -> Value {
+        param::schema(self.params, settings)
     }
 
     fn facts(&self) -> Facts {
@@ -189,7 +193,7 @@ impl<O: Operation> Tool for Row<O> {
         settings: &Arc<FileSettings>,
     ) -> Result<Box<dyn Prepared>, ToolError> {
         let mut notes = Vec::new();
-        let mut canonical = param::decode(self.params, "", args, &mut notes)?;
+        let mut canonical = param::decode(self.params, "", args, settings, &mut notes)?;
         for (field, preset) in self.presets {
             if canonical.iter().all(|(name, _)| name != field) {
                 canonical.push((field, preset.value()));

@@ -70,6 +70,8 @@ pub struct FileSettings {
     pub list_limit: usize,
     /// The time limit of a search in milliseconds; partial results are returned.
     pub search_timeout_ms: u64,
+    /// The time limit of a command that names none, in seconds, where the dialect has a setting for it.
+    pub command_timeout_s: Option<i64>,
 }
 
 impl Default for FileSettings {
@@ -92,6 +94,7 @@ impl Default for FileSettings {
             grep_limit: 250,
             list_limit: 1_000,
             search_timeout_ms: 20_000,
+            command_timeout_s: None,
         }
     }
 }

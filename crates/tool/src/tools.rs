@@ -65,6 +65,12 @@ pub trait Tool: Send + Sync + 'static {
     /// Returns the JSON schema of the arguments, an object.
     fn parameters(&self) -> Value;
 
+    /// Returns the JSON schema of the arguments with configured defaults.
+    fn parameters_with(&self, settings: &FileSettings) -> Value {
+        let _ = settings;
+        self.parameters()
+    }
+
     /// Returns the JSON schema of the structured result, if every reply has one.
     fn output_schema(&self) -> Option<Value> {
         None

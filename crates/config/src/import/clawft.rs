@@ -1,16 +1,39 @@
-//! Imports clawft: `tools.commandPolicy` of its JSON configuration, which sinew also has.
+//! Imports clawft: `tools.commandPolicy` and `tools.exec.timeout` of its JSON configuration, which sinew also has.
+//!
+//! A key that sinew does not know becomes a note, not an error: most of that file is about other things than tools.
 
 use serde_json::Value;
 
 use super::{Imported, is_known, texts};
-use crate::{CommandPolicyOptions, PolicyOptions, ToolsOptions};
+use crate::{CommandPolicyOptions, ExecOptions, PolicyOptions};
+
+/// The known keys of the file, `tools`, its command policy and `tools.exec`.
+const KEYS: [&[&str]; 4] = [
+    &["tools", "allowlist", "denylist", "restrictToWorkspace", "permissions"],
+    &[
+        "commandPolicy",
+        "command_policy",
+        "urlPolicy",
+        "url_policy",
+        "allowlist",
+        "denylist",
+        "restrictToWorkspace",
+        "permissions",
+        "exec",
+    ],
+    &["mode", "allowlist", "denylist"],
+    &["timeout"],
+];
+
+/// The most unknown keys that are named.
+const MAX_UNKNOWN: usize = 50;
 
 /// Imports a configuration.
 pub(super) fn read(tree: &Value) -> Result<Imported, String> {
     let mut imported = Imported::default();
     let tools = tree.get("tools").unwrap_or(&Value::Null);
-    let policy = tools.get("commandPolicy").or_else(|| tools.get("command_policy"));
-    if let Some(policy) = policy {
+    let command_policy = tools.get("commandPolicy").or_else(|| tools.get("command_policy"));
+    if let Some(policy) = command_policy {
         let mode = match policy.get("mode") {
             None => None,
             Some(mode) => match mode.as_str().map(str::to_lowercase).as_deref() {
@@ -25,13 +48,17 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
         };
         if options != CommandPolicyOptions::default() {
             imported.options.dialect = Some(String::from("clawft"));
-            let command_policy = Some(options);
-            imported.options.tools =
-                Some(ToolsOptions { command_policy, ..ToolsOptions::default() });
+            imported.options.tools.get_or_insert_default().command_policy = Some(options);
             imported.note(
                 "the policy of commands counts in the dialect clawft, which is chosen with it",
             );
         }
+    }
+    if let Some(timeout) = tools.get("exec").and_then(|exec| exec.get("timeout")) {
+        let timeout = Some(exec_timeout(timeout, &mut imported)?);
+        imported.options.dialect = Some(String::from("clawft"));
+        imported.options.tools.get_or_insert_default().exec = Some(ExecOptions { timeout });
+        imported.note("`tools.exec.timeout` counts in the dialect clawft, which is chosen with it");
     }
     if tools.get("urlPolicy").or_else(|| tools.get("url_policy")).is_some() {
         imported.note("`tools.urlPolicy`: no tool here fetches addresses");
@@ -57,7 +84,44 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
     if tools.get("permissions").or_else(|| tree.get("permissions")).is_some() {
         imported.note("`permissions`: levels are not carried over; write `[tools.policy]`");
     }
+    let command_policy = command_policy.unwrap_or(&Value::Null);
+    let exec = tools.get("exec").unwrap_or(&Value::Null);
+    let parts = [
+        ("", tree),
+        ("tools.", tools),
+        ("tools.commandPolicy.", command_policy),
+        ("tools.exec.", exec),
+    ];
+    let unknown = parts.into_iter().zip(KEYS).flat_map(|((prefix, part), known)| {
+        let keys = part.as_object().into_iter().flat_map(|part| part.keys());
+        keys.filter(|key| !known.contains(&key.as_str())).map(move |key| format!("{prefix}{key}"))
+    });
+    let unknown: Vec<String> = unknown.collect();
+    for key in unknown.iter().take(MAX_UNKNOWN) {
+        imported.note(format!("`{key}` is left out: sinew has no such key"));
+    }
+    if MAX_UNKNOWN < unknown.len() {
+        let n_more = unknown.len() - MAX_UNKNOWN;
+        imported.note(format!("{n_more} more keys are left out: sinew has no such keys"));
+    }
     Ok(imported)
+}
+
+/// Returns the time limit of commands in seconds; one above the maximum is cut, with a note.
+fn exec_timeout(timeout: &Value, imported: &mut Imported) -> Result<u64, String> {
+    let max = sinew_dialects::CLAWFT_MAX_TIMEOUT_S.cast_unsigned();
+    match timeout.as_u64() {
+        Some(seconds) if max < seconds => {
+            imported.note(format!(
+                "`tools.exec.timeout` was cut from {seconds} to the maximum of {max} seconds"
+            ));
+            Ok(max)
+        }
+        Some(seconds) if seconds != 0 => Ok(seconds),
+        _ => Err(format!(
+            "`tools.exec.timeout` must be a whole number of seconds of at least 1, not {timeout}"
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -91,6 +155,9 @@ mod tests {
             json!({"tools": {"commandPolicy": {"mode": "x"}}}),
             json!({"tools": {"commandPolicy": {"allowlist": "ls"}}}),
             json!({"tools": {"commandPolicy": {"denylist": [1]}}}),
+            json!({"tools": {"exec": {"timeout": 0}}}),
+            json!({"tools": {"exec": {"timeout": 1.5}}}),
+            json!({"tools": {"exec": {"timeout": "60"}}}),
         ] {
             assert!(read(&tree).is_err(), "{tree}");
         }
@@ -106,5 +173,37 @@ mod tests {
         assert!(none.notes.iter().any(|note| note.contains("every tool is denied")));
         let notes = read(&json!({"tools": {"urlPolicy": {}}})).expect("a configuration").notes;
         assert!(notes.iter().any(|note| note.contains("urlPolicy")), "{notes:?}");
+    }
+
+    #[test]
+    fn unknown_keys_are_notes() {
+        let tree = json!({
+            "agents": {"x": 1},
+            "tools": {
+                "exec": {"timeout": 45, "shell": "zsh"},
+                "web": {},
+                "commandPolicy": {"level": 1},
+            },
+        });
+        let imported = read(&tree).expect("a configuration");
+        assert_eq!(
+            imported.notes,
+            [
+                "`tools.exec.timeout` counts in the dialect clawft, which is chosen with it",
+                "`agents` is left out: sinew has no such key",
+                "`tools.web` is left out: sinew has no such key",
+                "`tools.commandPolicy.level` is left out: sinew has no such key",
+                "`tools.exec.shell` is left out: sinew has no such key",
+            ]
+        );
+        assert_eq!(imported.options.dialect.as_deref(), Some("clawft"));
+        let exec = imported.options.tools.and_then(|tools| tools.exec).expect("a time limit");
+        assert_eq!(exec.timeout, Some(45));
+        let many: Value = (0..60).map(|n| (format!("k{n}"), Value::Null)).collect();
+        let notes = read(&many).expect("a configuration").notes;
+        assert_eq!(notes.len(), 51);
+        assert_eq!(notes[50], "10 more keys are left out: sinew has no such keys");
+        let long = read(&json!({"tools": {"exec": {"timeout": 900}}})).expect("a configuration");
+        assert!(long.notes[0].contains("cut from 900 to the maximum of 300"), "{:?}", long.notes);
     }
 }

@@ -124,6 +124,7 @@ pub(super) const KEYS: &[Key] = &[
     key("tools.commandPolicy.mode", Unordered),
     key("tools.commandPolicy.allowlist", Unordered),
     key("tools.commandPolicy.denylist", Unordered),
+    key("tools.exec.timeout", AtMost),
     key("checkpoints.max_bytes", Unordered),
     key("checkpoints.max_age_days", Unordered),
     key("checkpoints.max_count", Unordered),

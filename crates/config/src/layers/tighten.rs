@@ -57,6 +57,7 @@ fn smallest_default(key: &str) -> Option<u64> {
                 "files.search_timeout_ms" => files.search_timeout_ms,
                 "tools.fs.max_read_bytes" => files.max_read_bytes?,
                 "tools.fs.context_window_tokens" => tokens_for_reply(files.read_reply_bytes),
+                "tools.exec.timeout" => files.command_timeout_s?.cast_unsigned(),
                 _ => return None,
             })
         })
