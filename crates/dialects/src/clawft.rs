@@ -37,7 +37,7 @@ pub const CLAWFT: Dialect = Dialect {
     conventions: CONVENTIONS,
 };
 
-const CONVENTIONS: Conventions = Conventions { fail, notes_apart: true };
+const CONVENTIONS: Conventions = Conventions { fail, notes_apart: true, ..Conventions::DEFAULT };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![

@@ -5,30 +5,50 @@
 //! empty optional path or glob counts as absent.
 //!
 //! Differences from the program:
+//! - Results: `structured` is the envelope of the page; the text is its `output`, or its `error`. Notes of sinew
+//!   are in `_meta` (`sinew/meta`, `notes`). The `error` of a refusal ends with a hint.
+//! - Cut output: hints use the parameters of `read_file`, and name the copy relative to the first root. A second
+//!   output of one call id gets another name. `.molf/tool-output/` takes at most 1,000 outputs, and none once they
+//!   hold 1 GiB; sinew removes none. Where nothing can be kept, the cut text says so.
 //! - Commands: a timeout shows the output so far; a time above the maximum is cut with a note. The
-//!   environment is filtered, and colours are removed. Long output goes to the store of sinew; hints use the
-//!   parameters of `read_file`.
-//! - Files: all paths lie beneath a root. A long file is not stored: the reply names it. Attachments have at
-//!   most 700 KiB. Content decides what is binary; the name counts for pictures, sound and PDF only.
+//!   environment is filtered, and colours are removed. Refusals of the sandbox end the output.
+//! - Files: all paths lie beneath a root. Of a file, 1 MiB is read at once and copied; of a longer part there is no
+//!   copy, and the reply names the file. Attachments have at most 700 KiB. Content decides what is binary; the
+//!   name counts for pictures, sound and PDF only.
 //! - Edits: replacement text is literal, including `$&`. A failed match tries other line endings and shows
 //!   the most similar text. Changes are atomic.
 //! - Search: `glob` and `grep` return the newest of all matches, skip `.git` and show a long line around its
 //!   match. An invalid pattern is an error.
 //! - Errors name paths as written.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::{Map, Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, read, row_name, write};
 use sinew_tool::{
-    Block, Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset,
-    Reply, Row, Shaping, Tool, ToolError, line_name,
+    Block, Conventions, CutText, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Outputs,
+    Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError, line_name,
 };
 
 use crate::words::{hint, occurrences, renamed, said, without_argument};
 
 /// The dialect of molf.
-pub const MOLF: Dialect = Dialect { name: "molf", tools, settings, approval_timeout_ms: 300_000, conventions: Conventions::DEFAULT };
+pub const MOLF: Dialect = Dialect {
+    name: "molf",
+    tools,
+    settings,
+    approval_timeout_ms: 300_000,
+    conventions: CONVENTIONS,
+};
+
+const CONVENTIONS: Conventions = Conventions {
+    notes_apart: true,
+    outputs: Some(Outputs { directory: ".molf", title_lines: 1, words: cut }),
+    envelope: Some(envelope),
+    ..Conventions::DEFAULT
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![
@@ -45,8 +65,16 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 const MAX_FOUND: usize = 100;
 
 fn settings() -> FileSettings {
-    FileSettings { glob_limit: MAX_FOUND, grep_limit: MAX_FOUND, ..FileSettings::default() }
+    FileSettings {
+        glob_limit: MAX_FOUND,
+        grep_limit: MAX_FOUND,
+        read_reply_bytes: MAX_COPIED,
+        ..FileSettings::default()
+    }
 }
+
+/// The most bytes of a file that one read takes, so that the copy of its output holds all of it.
+const MAX_COPIED: usize = 1 << 20;
 
 /// The most output bytes and lines in a reply.
 const MAX_BYTES: usize = 50 * 1024;
@@ -87,11 +115,10 @@ const READ_FILE: Row<read::Read> = Row {
         Param::optional("endLine", "last", LINE, "Last line, from 1, inclusive"),
     ],
     presets: &[
-        ("limit", Preset::Int(MAX_LINES as i64)),
+        ("limit", Preset::Int(i64::MAX)),
         ("counts_lines", Preset::Bool(true)),
         ("media", Preset::Str("known")),
     ],
-    bound: Bound::HARD,
     fail: |error, path| fail(error, path, "Failed to read file"),
     ..Row::shaped(read_file)
 };
@@ -184,7 +211,7 @@ const GREP: Row<grep::Grep> = Row {
     },
     ..Row::<grep::Grep>::shaped(|_, out, _| {
         let rows = out.files.iter().flat_map(|file| {
-            let path = row_name(std::path::Path::new(""), &file.path);
+            let path = row_name(Path::new(""), &file.path);
             file.hits.iter().map(move |hit| format!("{path}:{}: {}", hit.number, hit.text))
         });
         let mut reply = found(rows.collect(), "No matches found");
@@ -235,8 +262,8 @@ fn read_file(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -
     }
 }
 
-/// Returns file content with its line count, cut to the limits. Text after the last line feed counts as a
-/// line, even if empty.
+/// Returns file content with its line count. Text after the last line feed counts as a line, even if empty. Of
+/// what is more than one read takes, only the beginning is shown.
 fn read_text(args: &read::ReadArgs, lines: &sinew_ops::LineWindow, path: &str) -> Reply {
     let known = lines.total_lines.unwrap_or(lines.start_line + lines.rendered_lines - 1);
     let n_all = known + u64::from(lines.ends_line == Some(true) || known == 0);
@@ -247,21 +274,96 @@ fn read_text(args: &read::ReadArgs, lines: &sinew_ops::LineWindow, path: &str) -
     }
     let mut output = format!("Content of {path} ({n_all} lines):\n{content}");
     let n_wanted = 1 + (last + 1).saturating_sub(lines.start_line);
-    let is_cut = lines.start_line + lines.rendered_lines <= last.min(known) || lines.cuts_lines();
-    let kept = first_lines(&output);
-    let mut reply = Reply::text("");
-    if is_cut || kept.0 < output.len() {
-        let n_left_out = n_wanted.saturating_sub(kept.1);
-        output.truncate(kept.0);
-        output.push_str(&format!(
-            "\n\n...{n_left_out} lines truncated...\n\nOutput was truncated. The full text is in the \
-             file itself: {path}\n{GO_ON}"
-        ));
-        reply.meta.truncated = true;
+    let is_all = last.min(known) < lines.start_line + lines.rendered_lines && !lines.cuts_lines();
+    if is_all {
+        return Reply::text(output);
     }
-    reply.content = vec![Block::Text { text: output }];
+    let kept = first_lines(&output);
+    let n_left_out = n_wanted.saturating_sub(kept.1);
+    output.truncate(kept.0);
+    output.push_str(&format!(
+        "\n\n...{n_left_out} lines truncated...\n\nOutput was truncated. The full text is in the file \
+         itself: {path}\n{GO_ON}"
+    ));
+    let mut reply = Reply::text(output);
+    reply.meta.truncated = true;
     reply.bounded = true;
     reply
+}
+
+/// Returns molf's lines behind a cut output.
+fn cut(text: &CutText<'_>) -> String {
+    let n_left_out = text.n_left_out;
+    let kept = match text.stored {
+        Ok(path) => format!("Full output saved to: {path}\n{GO_ON}"),
+        Err(why) => format!("The full output is not saved: {why}"),
+    };
+    format!("\n...{n_left_out} lines truncated...\n\nOutput was truncated. {kept}")
+}
+
+/// Returns the envelope of a reply: `output`, and where there are any `error`, `meta` and `attachments`.
+fn envelope(reply: &Reply, path: Option<&str>) -> Value {
+    let texts = reply.content.iter().filter_map(|block| match block {
+        Block::Text { text } => Some(text.as_str()),
+        Block::Image { .. } | Block::Audio { .. } | Block::Resource { .. } => None,
+    });
+    let mut output = texts.collect::<Vec<_>>().join("\n");
+    let error = reply.error.as_ref().map(|error| match &error.hint {
+        Some(hint) => format!("{}\n\n{hint}", error.message),
+        None => error.message.clone(),
+    });
+    // The text ends with the error, which has a field of its own.
+    if let Some(before) = error.as_deref().and_then(|error| output.strip_suffix(error)) {
+        output.truncate(before.trim_end_matches('\n').len());
+    }
+    let mut envelope = Map::new();
+    envelope.insert(String::from("output"), Value::from(output));
+    if let Some(error) = error {
+        envelope.insert(String::from("error"), Value::from(error));
+    }
+    let meta = meta(reply);
+    if !meta.is_empty() {
+        envelope.insert(String::from("meta"), Value::Object(meta));
+    }
+    let attachments: Vec<Value> = reply
+        .content
+        .iter()
+        .filter_map(Block::media)
+        .map(|(data, mime_type)| {
+            let path = path.unwrap_or_default();
+            json!({ "mimeType": mime_type, "data": data, "path": path, "size": decoded_bytes(data) })
+        })
+        .collect();
+    if !attachments.is_empty() {
+        envelope.insert(String::from("attachments"), Value::from(attachments));
+    }
+    Value::Object(envelope)
+}
+
+/// Returns the `meta` of an envelope. A command always says whether it was cut.
+fn meta(reply: &Reply) -> Map<String, Value> {
+    let mut meta = Map::new();
+    let exit_code = reply.meta.more.get("exitCode");
+    if reply.meta.truncated || exit_code.is_some() {
+        meta.insert(String::from("truncated"), Value::Bool(reply.meta.truncated));
+    }
+    if let Some(stored) = &reply.meta.output_path {
+        let id = Path::new(stored).file_stem().map(|id| id.to_string_lossy());
+        meta.insert(String::from("outputId"), json!(id));
+    }
+    if let Some(code) = exit_code {
+        meta.insert(String::from("exitCode"), code.clone());
+    }
+    if let Some(stored) = &reply.meta.output_path {
+        meta.insert(String::from("outputPath"), Value::from(stored.as_str()));
+    }
+    meta
+}
+
+/// Returns how many bytes a text in base64 stands for.
+fn decoded_bytes(base64: &str) -> usize {
+    let n_padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
+    (base64.len() / 4 * 3).saturating_sub(n_padding)
 }
 
 /// Returns the bytes and lines of an output that fit, without the last line feed; cuts a long first line.
@@ -336,12 +438,18 @@ fn shell_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
     let first = end::first_lines(finished, MAX_BYTES, MAX_LINES);
     let mut text = first.text;
     if let Some(n_lines) = first.left_out {
-        text.push_str(&format!("\n\n...{n_lines} lines truncated..."));
-        if let Some(path) = &finished.stored {
-            text.push_str(&format!(
-                "\n\nOutput was truncated. Full output saved to: {path}\n{GO_ON}"
-            ));
+        let stored = finished.stored.as_deref();
+        text.push('\n');
+        text.push_str(&cut(&CutText {
+            n_left_out: usize::try_from(n_lines).unwrap_or(usize::MAX),
+            stored: stored.ok_or(".molf/tool-output/ cannot be written, or is full"),
+        }));
+    }
+    for line in end::refused(&finished.refusals) {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
         }
+        text.push_str(&line);
     }
     let mut reply = match &finished.exit {
         Exit::Code(code) => ended(text, *code),
@@ -355,10 +463,8 @@ fn shell_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
         Exit::Cancelled | Exit::NotStarted { .. } => return end::not_run(args, finished),
     };
     reply.meta.truncated = first.left_out.is_some();
-    if let Some(path) = finished.stored.as_ref().filter(|_| reply.meta.truncated) {
-        reply.meta.more.insert("outputPath", path.clone());
-    }
-    end::told(reply, args, finished, Vec::new())
+    end::consequences(&finished.refusals).into_iter().for_each(|line| reply.note(line));
+    end::ended(reply, args, finished, Vec::new())
 }
 
 fn ended(text: String, code: i32) -> Reply {

@@ -537,6 +537,9 @@ fn replies_are_as_they_were() {
                     let _ = writeln!(page, "{}", shown.join("\n"));
                 }
             }
+            if let Some(envelope) = dialect.conventions.envelope {
+                let _ = writeln!(page, "-- {}", envelope(&reply, args["path"].as_str()));
+            }
         }
         let file =
             Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/calls/{}.txt", dialect.name));

@@ -362,7 +362,7 @@ fn the_first_lines_stand_before_the_way_to_the_rest() {
         let (reply, _) =
             run(&tool("molf", "shell_exec"), flood(output.as_bytes(), b""), &json!({}));
         assert!(texts(&reply) == [expected.as_str()], "{:.200}", texts(&reply)[0]);
-        let path = reply.meta.more.get("outputPath").is_some();
+        let path = reply.meta.output_path.is_some();
         assert_eq!(path, expected.contains("truncated"));
         assert_eq!(reply.meta.truncated, path);
         assert_eq!(reply.meta.more.get("exitCode"), Some(&json!(0)));
@@ -427,6 +427,10 @@ fn refusals_and_left_processes_are_reported() {
                     assert_eq!(object["stderr"], format!("err\n{REFUSED}\n"), "{name}");
                     assert_eq!(texts.len(), 2, "{name}");
                 }
+                None if *dialect == "molf" => {
+                    let expected = format!("outerr\n{REFUSED}\n\nexit code: {code}");
+                    assert_eq!(texts[0], expected, "{name}");
+                }
                 None => assert_eq!(texts[0], REFUSED, "{name}"),
             }
         }
@@ -442,9 +446,11 @@ fn changes_stand_apart_from_what_the_command_wrote() {
         done.refusals.changed = vec![String::from("Makefile")];
         done.refusals.later = vec![String::from("Makefile")];
         let (reply, _) = run(&tool(dialect, name), done, &json!({}));
-        if *dialect == "clawft" {
-            let object = reply.structured.as_ref().expect("an object");
-            assert_eq!(object["stderr"], "err\n", "{name}");
+        if ["clawft", "molf"].contains(dialect) {
+            match &reply.structured {
+                Some(object) => assert_eq!(object["stderr"], "err\n", "{name}"),
+                None => assert_eq!(texts(&reply)[0], "out\nerr\n\n\nexit code: 0"),
+            }
             assert_eq!(texts(&reply)[1..].join("\n"), CHANGED, "{name}");
             assert_eq!(reply.n_notes, 2, "{name}");
         } else {

@@ -33,19 +33,14 @@ fn text(reply: &Reply) -> &str {
 const GO_ON: &str = "Use read_file with startLine and endLine to view a section of it, or grep to \
                      search it.";
 
+/// What one read takes is handed on whole, so that the copy of a cut reply has all of it.
 #[test]
-fn molf_cuts_at_lines_and_bytes_and_says_how_many_lines_follow() {
-    let tail = |n: u64, name: &str| {
-        format!(
-            "\n\n...{n} lines truncated...\n\nOutput was truncated. The full text is in the file \
-             itself: {ROOT}/{name}\n{GO_ON}"
-        )
-    };
+fn molf_cuts_what_is_more_than_one_read() {
     let read = |args| reply("molf", "read_file", args).expect("a tool");
     let whole = read(json!({ "path": "lines" }));
-    let head = format!("Content of {ROOT}/lines (3001 lines):\n{}x", "x\n".repeat(1_998));
-    assert_eq!(text(&whole), format!("{head}{}", tail(1_002, "lines")));
-    assert!(whole.meta.truncated);
+    let lines = format!("Content of {ROOT}/lines (3001 lines):\n{}", "x\n".repeat(3_000));
+    assert_eq!(text(&whole), lines);
+    assert!(!whole.meta.truncated && !whole.bounded);
 
     let part = read(json!({ "path": "lines", "startLine": 2_900, "endLine": 3_000 }));
     let lines = "x\n".repeat(101);
@@ -55,10 +50,17 @@ fn molf_cuts_at_lines_and_bytes_and_says_how_many_lines_follow() {
     );
     assert!(!part.meta.truncated);
 
-    let wide = read(json!({ "path": "wide" }));
-    let head = format!("Content of {ROOT}/wide (3 lines):\n");
-    let kept = 50 * 1024 - head.len();
-    assert_eq!(text(&wide), format!("{head}{}{}", "y".repeat(kept), tail(3, "wide")));
+    let large = read(json!({ "path": "large" }));
+    let (head, tail) = text(&large).split_once("\n\n...").expect("a cut");
+    assert_eq!(head.lines().count(), 2_000);
+    assert_eq!(
+        tail,
+        format!(
+            "98002 lines truncated...\n\nOutput was truncated. The full text is in the file itself: \
+             {ROOT}/large\n{GO_ON}"
+        )
+    );
+    assert!(large.meta.truncated && large.bounded);
 }
 
 #[test]

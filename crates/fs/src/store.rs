@@ -1,14 +1,19 @@
-//! Stores full outputs that do not fit into a reply: one file per call in `.sinew/tool-output/`.
+//! Stores full outputs that do not fit into a reply: one file per call in a `tool-output/` of the first root.
+//!
+//! That is `.sinew/tool-output/`, unless a dialect has a directory of its own. Files are made beneath the handle
+//! of the root, without following links, and never replace one. Outputs are not removed in time: a directory that
+//! others may use too holds files that are not sinew's, so it is only kept from growing.
 
 use std::ffi::{CStr, CString};
+use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{Kind, ToolError, call_id};
 
-use crate::roots::{DIRECTORY_PATH, Roots, open_name};
+use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, Roots, open_name};
 
 /// The most outputs for one call ID: IDs of clients need not be unique.
 const MAX_OF_ID: u32 = 10_000;
@@ -16,18 +21,65 @@ const MAX_OF_ID: u32 = 10_000;
 /// The longest call ID that serves as a file name unchanged.
 const MAX_ID: usize = 200;
 
-const OUTPUTS: &str = ".sinew/tool-output/";
+/// The directory of sinew itself.
+const OWN: &str = ".sinew";
 
-/// The store of full outputs: `.sinew/tool-output/` in the first root.
+/// The most entries of a bounded store; a full one takes no further output.
+pub const MAX_STORED_FILES: usize = 1_000;
+/// The bytes above which a bounded store takes no further output.
+pub const MAX_STORED_BYTES: u64 = 1 << 30;
+
+/// The store of full outputs: `tool-output/` in a directory of the first root.
 #[derive(Debug, Clone)]
 pub struct Store {
     roots: Arc<Roots>,
+    directory: &'static str,
+}
+
+/// Why an output is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotStored {
+    /// The bounded store is full.
+    Full,
+    /// The system refused.
+    System(Errno),
+}
+
+impl From<Errno> for NotStored {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
+    }
+}
+
+impl fmt::Display for NotStored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => write!(
+                f,
+                "at most {MAX_STORED_FILES} entries and {MAX_STORED_BYTES} bytes are kept there, so remove some"
+            ),
+            // A link in the place of the directory gives these.
+            Self::System(Errno::LOOP | Errno::NOTDIR) => f.write_str("it is no directory"),
+            Self::System(errno) => write!(f, "{errno}"),
+        }
+    }
 }
 
 impl Store {
-    /// Returns the store of the first root. Creates nothing yet.
+    /// Returns the store in `.sinew/` of the first root. Creates nothing yet.
     pub fn new(roots: Arc<Roots>) -> Self {
-        Self { roots }
+        Self { roots, directory: OWN }
+    }
+
+    /// Returns the store in another directory of the first root, given by one name. It takes no further output
+    /// above [`MAX_STORED_FILES`] or [`MAX_STORED_BYTES`]; calls at the same time may each add one more.
+    pub fn bounded(roots: Arc<Roots>, directory: &'static str) -> Self {
+        Self { roots, directory }
+    }
+
+    /// Returns the path of the outputs relative to the first root, with a slash at its end.
+    pub fn outputs(&self) -> String {
+        format!("{}/tool-output/", self.directory)
     }
 
     /// Stores the full output of a call; returns its path relative to the first root. Never overwrites.
@@ -35,33 +87,40 @@ impl Store {
         let id = call_id(id).ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the call id cannot name a stored output")
         })?;
-        let name = self.write(&stem(id), text.as_bytes()).map_err(|errno| {
-            ToolError::new(Kind::ExecutionFailed, "the full output cannot be stored").source(errno)
+        let name = self.write(&stem(id), text.as_bytes()).map_err(|why| {
+            let outputs = self.outputs();
+            let message = format!("the full output cannot be stored in {outputs}: {why}");
+            let error = ToolError::new(Kind::ExecutionFailed, message);
+            match why {
+                NotStored::Full => error,
+                NotStored::System(errno) => error.source(errno),
+            }
         })?;
-        Ok(format!("{OUTPUTS}{name}"))
+        Ok(format!("{}{name}", self.outputs()))
     }
 
     /// Starts a file for an output that is still being written.
-    pub fn begin(&self, id: &str) -> Result<Spooled, Errno> {
+    pub fn begin(&self, id: &str) -> Result<Spooled, NotStored> {
         let id = call_id(id).ok_or(Errno::INVAL)?;
         let (dir, name, file) = self.create(&stem(id))?;
-        Ok(Spooled { dir, name, file })
+        Ok(Spooled { path: format!("{}{name}", self.outputs()), dir, name, file })
     }
 
     /// Removes an output by its path. One that is still open is freed when closed.
     pub fn remove(&self, path: &str) {
-        let Some(name) = path.strip_prefix(OUTPUTS).filter(|name| !name.contains('/')) else {
-            return;
-        };
-        let Some(root) = self.roots.first() else { return };
-        let removed = open_name(root.handle.as_fd(), c".sinew", DIRECTORY_PATH)
+        let outputs = self.outputs();
+        let name = path.strip_prefix(outputs.as_str()).filter(|name| !name.contains('/'));
+        let (Some(name), Some(root)) = (name, self.roots.first()) else { return };
+        let removed = CString::new(self.directory)
+            .map_err(|_| Errno::INVAL)
+            .and_then(|directory| open_name(root.handle.as_fd(), &directory, DIRECTORY_PATH))
             .and_then(|own| open_name(own.as_fd(), c"tool-output", DIRECTORY_PATH))
             .and_then(|outputs| unlinkat(&outputs, name, AtFlags::empty()));
         // A missing file needs no removal.
         let _ = removed;
     }
 
-    fn write(&self, stem: &str, bytes: &[u8]) -> Result<String, Errno> {
+    fn write(&self, stem: &str, bytes: &[u8]) -> Result<String, NotStored> {
         let (outputs, name, file) = self.create(stem)?;
         write_all(&file, bytes).inspect_err(|_| {
             let _ = unlinkat(&outputs, name.as_str(), AtFlags::empty());
@@ -70,10 +129,11 @@ impl Store {
     }
 
     /// Creates a file whose name begins with `stem`; returns directory, name and file.
-    fn create(&self, stem: &str) -> Result<(OwnedFd, String, OwnedFd), Errno> {
-        let root = self.roots.first().ok_or(Errno::NOENT)?;
-        let own = own_directory(&root.handle)?;
-        let outputs = directory(&own, c"tool-output")?;
+    fn create(&self, stem: &str) -> Result<(OwnedFd, String, OwnedFd), NotStored> {
+        let outputs = self.open_outputs()?;
+        if self.directory != OWN && !has_room(&outputs)? {
+            return Err(NotStored::Full);
+        }
         for n in 1..=MAX_OF_ID {
             let name = if n == 1 { format!("{stem}.txt") } else { format!("{stem}-{n}.txt") };
             let path = CString::new(name.as_str()).map_err(|_| Errno::INVAL)?;
@@ -82,13 +142,50 @@ impl Store {
                 other => return Ok((outputs, name, other?)),
             }
         }
-        Err(Errno::EXIST)
+        Err(NotStored::System(Errno::EXIST))
     }
+
+    /// Opens the directory of the outputs; creates it with a `.gitignore` that keeps them out of git.
+    fn open_outputs(&self) -> Result<OwnedFd, Errno> {
+        let root = self.roots.first().ok_or(Errno::NOENT)?;
+        let name = CString::new(self.directory).map_err(|_| Errno::INVAL)?;
+        let parent = directory(&root.handle, &name)?;
+        if self.directory == OWN {
+            ignore_all(&parent)?;
+        }
+        let outputs = directory(&parent, c"tool-output")?;
+        if self.directory != OWN {
+            ignore_all(&outputs)?;
+        }
+        Ok(outputs)
+    }
+}
+
+/// Returns whether a bounded store takes another output.
+fn has_room(outputs: &OwnedFd) -> Result<bool, Errno> {
+    let readable = open_name(outputs.as_fd(), c".", DIRECTORY_READ)?;
+    let (mut n_files, mut n_bytes) = (0, 0_u64);
+    for entry in Dir::new(readable)? {
+        let entry = entry?;
+        if [c".", c"..", c".gitignore"].contains(&entry.file_name()) {
+            continue;
+        }
+        // An entry that vanished meanwhile takes no room.
+        if let Ok(stat) = statat(outputs, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            n_files += 1;
+            n_bytes = n_bytes.saturating_add(u64::try_from(stat.st_size).unwrap_or_default());
+        }
+        if MAX_STORED_FILES <= n_files || MAX_STORED_BYTES <= n_bytes {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// An output that is stored while it is written.
 #[derive(Debug)]
 pub struct Spooled {
+    path: String,
     dir: OwnedFd,
     name: String,
     file: OwnedFd,
@@ -104,7 +201,7 @@ impl Spooled {
 
     /// Returns its path relative to the first root.
     pub fn path(&self) -> String {
-        format!("{OUTPUTS}{}", self.name)
+        self.path.clone()
     }
 }
 
@@ -119,15 +216,13 @@ fn stem(id: &str) -> String {
     }
 }
 
-/// Opens `.sinew` in a root; creates it with a `.gitignore` for all of it.
-fn own_directory(root: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let own = directory(root, c".sinew")?;
-    match create(&own, c".gitignore") {
-        Ok(file) => write_all(&file, b"*\n")?,
-        Err(Errno::EXIST) => {}
-        Err(errno) => return Err(errno),
+/// Creates a `.gitignore` for all of a directory, unless it has one.
+fn ignore_all(dir: &OwnedFd) -> Result<(), Errno> {
+    match create(dir, c".gitignore") {
+        Ok(file) => write_all(&file, b"*\n"),
+        Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno),
     }
-    Ok(own)
 }
 
 /// Opens a directory; creates it if missing, and rejects a symlink.

@@ -11,7 +11,7 @@ use std::thread::available_parallelism;
 
 use sinew_tool::{
     Access, Analysis, Background, Claim, CommandLine, CommandList, FileError, FileSettings,
-    FileState, FileTarget, Kind, Links, Slot, Targets, ToolError,
+    FileState, FileTarget, Kind, Links, Slot, Targets, ToolError, Verdict,
 };
 
 use crate::approval_fingerprint::{CONTAINMENT, state_at};
@@ -27,7 +27,7 @@ use sinew_fs::resolve::{self, Place, Resolver, Spot};
 use sinew_fs::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use sinew_fs::store::Store;
 use sinew_policy::globs::RuleError;
-use sinew_policy::judge::Rules;
+use sinew_policy::judge::{Case, Rules, judge};
 use sinew_policy::named;
 use sinew_policy::rule::{Beneath, Judge};
 use sinew_policy::rules::{self, Names, PathGlobs, PathRules};
@@ -304,6 +304,33 @@ impl Guard {
     /// Returns the store of full outputs in the first root.
     pub fn store(&self) -> Store {
         Store::new(Arc::clone(&self.shared.roots))
+    }
+
+    /// Returns the bounded store of full outputs in another directory of the first root, given by one name;
+    /// `None` where the path rules or rules deny every changing tool of a vocabulary to write there.
+    ///
+    /// It is [`Store::bounded`]: beneath the handle of the root, without links, and never over a file.
+    pub fn store_in(
+        self: &Arc<Self>,
+        directory: &'static str,
+        changing: &[Case<'_>],
+        rules: &Rules,
+    ) -> Option<Store> {
+        let store = Store::bounded(Arc::clone(&self.shared.roots), directory);
+        let claim = Claim {
+            argument: "",
+            path: Some(format!("{}output.txt", store.outputs())),
+            access: Access::Write { parents: true, links: Links::Refuse },
+        };
+        match self.contain(&[claim], None, None) {
+            Ok(contained) => {
+                let may_write = |case: &Case<'_>| {
+                    judge(case, contained.targets(), rules).verdict != Verdict::Deny
+                };
+                (changing.is_empty() || changing.iter().any(may_write)).then_some(store)
+            }
+            Err(error) => (error.kind != Kind::PathDenied).then_some(store),
+        }
     }
 
     /// Returns the settings of the file tools.

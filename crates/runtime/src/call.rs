@@ -107,11 +107,13 @@ async fn stages(
     }
     std::mem::take(&mut told.notes).tell(&mut reply.meta);
     let error = answer::error_of(&reply);
+    let store = catalog.and_then(|catalog| catalog.store.as_ref());
     if runtime.hooks.see_replies() {
-        reply = Box::pin(after::after(runtime, open, &told.seen, reply, &options.cancel)).await;
+        let after = after::after(runtime, open, store, &told.seen, reply, &options.cancel);
+        reply = Box::pin(after).await;
     }
-    let tool = told.tool.as_deref();
-    (bound::bound(runtime, &open.request, tool, &conventions, reply), error)
+    let limits = bound::Limits { conventions: &conventions, store, path: told.path.as_deref() };
+    (bound::bound(&open.request, told.tool.as_deref(), &limits, reply), error)
 }
 
 /// Judges a call by changed rules and stops there.
@@ -126,7 +128,7 @@ fn judged(
     let decoded = decode::decode(found, &mut request)?;
     let rules = rules(&decoded.guard, &decoded.rules)?;
     let dialect = dialect.unwrap_or_default().into();
-    let contained = contain::contained(runtime, &decoded, &rules, &request, dialect)?;
+    let contained = contain::contained(&decoded, &rules, &request, dialect)?;
     let by = (&rules, denies(&rules, &*decoded.tool));
     let judged = judge::ruled(&decoded, decoded.prepared.effects(), contained, by, &request);
     Ok((Arc::clone(judged.contained().targets()), judged.ruling().clone()))
@@ -175,7 +177,7 @@ async fn way(
     let decoded = decode::decode(found, &mut open.request)?;
     told.path = decoded.claims.first().and_then(|claim| claim.path.clone());
     told.path.iter().for_each(|path| open.entry.named(path));
-    let contained = contain::contain(runtime, decoded, open)?;
+    let contained = contain::contain(decoded, open)?;
     if see_replies {
         told.seen.paths = contained.paths();
     }

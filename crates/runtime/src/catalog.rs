@@ -4,8 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_guard::{Case, Guard, Rules};
-use sinew_tool::{Arguments, Conventions, Dialect, Facts, FileSettings, Targets, Tool, ToolError, Verdict};
+use sinew_guard::{Case, Guard, Rules, Store};
+use sinew_tool::{
+    Arguments, Conventions, Dialect, Effects, Facts, FileSettings, Targets, Tool, ToolError,
+    Verdict,
+};
 
 use crate::schema_check::SchemaCheck;
 
@@ -89,6 +92,8 @@ pub struct Catalog {
     pub(crate) settings: Arc<FileSettings>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) guard: Arc<Guard>,
+    /// Where full outputs are kept, if at all.
+    pub(crate) store: Option<Store>,
     pub(crate) tools: Vec<Arc<Listed>>,
     pub(crate) lookers: Arc<[Looker]>,
     by_name: HashMap<String, usize>,
@@ -99,7 +104,7 @@ impl Catalog {
         dialect: &Dialect,
         settings: Arc<FileSettings>,
         rules: &Rules,
-        guard: Arc<Guard>,
+        (guard, may_store): (Arc<Guard>, bool),
         more: &[Arc<dyn Tool>],
         shown: &dyn Fn(&dyn Tool) -> bool,
     ) -> Self {
@@ -112,7 +117,9 @@ impl Catalog {
             operation: tool.operation().to_owned(),
             facts: tool.facts(),
         });
+        let store = may_store.then(|| store_of(dialect, &guard, &all, rules)).flatten();
         let mut catalog = Self {
+            store,
             lookers: lookers.collect(),
             name: dialect.name,
             conventions: dialect.conventions,
@@ -202,6 +209,30 @@ impl Catalog {
         let shown = self.tools.iter().filter(|listed| !listed.is_denied);
         shown.map(|listed| listed.tool.name())
     }
+}
+
+/// Returns the store of a dialect's full outputs; `None` where the rules keep its tools from writing there.
+fn store_of(
+    dialect: &Dialect,
+    guard: &Arc<Guard>,
+    tools: &[Arc<dyn Tool>],
+    rules: &Rules,
+) -> Option<Store> {
+    let Some(outputs) = dialect.conventions.outputs else { return Some(guard.store()) };
+    let facts: Vec<(&str, &str, Facts)> =
+        tools.iter().map(|tool| (tool.name(), tool.operation(), tool.facts())).collect();
+    let cases = facts.iter().map(|(tool, operation, facts)| Case {
+        tool,
+        operation,
+        facts,
+        effects: facts.effects,
+        agent: None,
+    });
+    let changes = |case: &Case<'_>| {
+        case.effects.contains(Effects::CHANGE) && !case.effects.intersects(Effects::EXECUTE)
+    };
+    let changing: Vec<Case<'_>> = cases.filter(changes).collect();
+    guard.store_in(outputs.directory, &changing, rules)
 }
 
 impl std::fmt::Debug for Catalog {

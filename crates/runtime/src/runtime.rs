@@ -9,7 +9,7 @@ use std::time::Duration;
 use sinew_guard::{
     Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
     JournalSettings, KnowledgeBase, Profile, Redactor, Resolver, Rules, SandboxLevel, Shortfall,
-    Store, SystemClock,
+    SystemClock,
 };
 use sinew_tool::{
     Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
@@ -50,7 +50,6 @@ pub struct Runtime {
     /// Removes secrets from spans.
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) store: Option<Store>,
     pub(crate) memo: Arc<Memo>,
     pub(crate) order: PathQueue,
     /// Limits concurrent long calls; further ones wait.
@@ -450,11 +449,11 @@ impl Builder {
             let settings = Arc::new(settings);
             let guard = guard.with_files(Arc::clone(&settings))?;
             let (tools, shown) = (&self.tools, &*self.shown);
+            let guard = (guard, may_store);
             catalogs.push(Catalog::new(&dialect, settings, &rules, guard, tools, shown));
         }
         Ok(Arc::new(Runtime {
             catalogs: watch::Sender::new(Arc::new(catalogs)),
-            store: may_store.then(|| guard.store()),
             clock: Arc::new(SystemClock),
             guard,
             approvals: self.asking.approvals,

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use sinew_tool::MAX_STORED_OUTPUT;
 
 use super::capture::Spool;
-use sinew_fs::store::{Spooled, Store};
+use sinew_fs::store::{NotStored, Spooled, Store};
 
 /// Writes an output to the store once it is longer than a reply shows.
 pub(super) struct ToStore {
@@ -47,7 +47,8 @@ impl ToStore {
     pub(super) fn begin(&mut self) {
         let head = std::mem::take(&mut self.head);
         self.stored = head.len() as u64;
-        let begun = self.store.as_ref().ok_or(Errno::NOENT).and_then(|store| {
+        let store = self.store.as_ref().ok_or(NotStored::System(Errno::NOENT));
+        let begun = store.and_then(|store| {
             let mut file = store.begin(&self.call_id)?;
             file.write(&head)?;
             Ok(file)

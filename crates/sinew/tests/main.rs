@@ -27,6 +27,7 @@ mod import;
 mod limits;
 mod managed;
 mod metrics;
+mod molf;
 mod objects;
 mod pipe;
 mod policy;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::{FileSettings, Reply, Tool, ToolError};
 
 /// A stateless table of names, parameters, units, defaults, limits and reply shapes of operations.
@@ -26,9 +28,41 @@ pub struct Conventions {
     pub fail: fn(&ToolError) -> Reply,
     /// Whether notes of sinew go to `meta.notes`, because the text of a reply is the result alone.
     pub notes_apart: bool,
+    /// Where full outputs of cut replies are kept, if not in the store of sinew.
+    pub outputs: Option<Outputs>,
+    /// Makes the structured result of a reply that has none, after hooks and limits. It gets the first path of the
+    /// call as its arguments name it.
+    pub envelope: Option<fn(&Reply, Option<&str>) -> Value>,
+}
+
+/// A dialect's own place and words for the full output of a reply that was cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Outputs {
+    /// The directory of the first root, by one name, with the outputs in its `tool-output/`. It takes at most
+    /// 1,000 outputs, and none once they hold 1 GiB.
+    pub directory: &'static str,
+    /// The lines at the head of a text that are its title: the line after them is cut inside where it alone is too
+    /// long, as a first line is.
+    pub title_lines: usize,
+    /// Returns the lines behind a cut text.
+    pub words: fn(&CutText<'_>) -> String,
+}
+
+/// What became of a text that was cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CutText<'a> {
+    /// How many lines were left out.
+    pub n_left_out: usize,
+    /// The path of the full text, relative to the first root, or why it is not kept.
+    pub stored: Result<&'a str, &'a str>,
 }
 
 impl Conventions {
-    /// Plain errors, and notes behind the text.
-    pub const DEFAULT: Self = Self { fail: Reply::failure, notes_apart: false };
+    /// Plain errors, notes behind the text, the store of sinew and no envelope.
+    pub const DEFAULT: Self = Self {
+        fail: Reply::failure,
+        notes_apart: false,
+        outputs: None,
+        envelope: None,
+    };
 }

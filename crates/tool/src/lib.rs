@@ -49,7 +49,7 @@ pub use checkpoint::{
 };
 pub use claim::{Access, Claim, FileState, FileTarget, Links, Targets};
 pub use content_hash::ContentHash;
-pub use dialect::{Conventions, Dialect};
+pub use dialect::{Conventions, CutText, Dialect, Outputs};
 pub use error::{Kind, ToolError};
 pub use facts::{Cost, Effects, Facts};
 pub use file_error::FileError;

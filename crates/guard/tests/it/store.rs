@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use sinew_tool::{Access, Kind};
+use sinew_guard::Rules;
+use sinew_tool::{Access, FileSettings, Kind};
 
 use crate::tree::{RESOLVERS, Tree, WRITE, contain, read};
 
@@ -55,4 +56,60 @@ fn links_and_hard_links_planted_in_the_store_are_not_followed() {
         assert_eq!(path, format!(".sinew/tool-output/{id}-2.txt"));
         assert_eq!(tree.read(&path), "output");
     }
+}
+
+/// Other programs may keep output there too, so nothing is removed or replaced, and nothing more is kept.
+#[test]
+fn bounded_store_is_full_at_its_limits() {
+    let tree = Tree::new();
+    let store = tree.guard(RESOLVERS[0]).store_in(".molf", &[], &Rules::default()).unwrap();
+    assert_eq!(store.put("a", "x").unwrap(), ".molf/tool-output/a.txt");
+    assert_eq!(tree.read(".molf/tool-output/.gitignore"), "*\n");
+    assert!(!tree.root.join(".molf/.gitignore").exists());
+    assert_eq!(store.put("a", "y").unwrap(), ".molf/tool-output/a-2.txt");
+    let large = fs::File::create(tree.root.join(".molf/tool-output/large")).unwrap();
+    large.set_len(1 << 30).unwrap();
+    let error = store.put("b", "x").unwrap_err();
+    assert!(error.message.contains(".molf/tool-output/: at most 1000 entries"), "{error}");
+    large.set_len(0).unwrap();
+    // Three are there, without `.gitignore`.
+    for n in 0..996 {
+        tree.write(&format!(".molf/tool-output/{n}"), "");
+    }
+    assert!(store.put("last", "x").is_ok());
+    assert!(store.put("more", "x").is_err());
+    assert!(store.begin("more").is_err());
+    store.remove(".molf/tool-output/last.txt");
+    assert!(store.put("more", "x").is_ok());
+    store.remove(".sinew/tool-output/a.txt");
+    assert_eq!(tree.read(".molf/tool-output/a.txt"), "x");
+}
+
+#[test]
+fn bounded_store_follows_no_link() {
+    let tree = Tree::new();
+    let store = tree.guard(RESOLVERS[0]).store_in(".molf", &[], &Rules::default()).unwrap();
+    tree.write("inside/x", "");
+    for target in [tree.outside.clone(), tree.root.join("inside")] {
+        tree.link(".molf", &target);
+        assert!(store.put("a", "x").is_err() && store.begin("a").is_err());
+        fs::remove_file(tree.root.join(".molf")).unwrap();
+        fs::create_dir(tree.root.join(".molf")).unwrap();
+        tree.link(".molf/tool-output", &target);
+        let error = store.put("a", "x").unwrap_err();
+        assert!(error.message.ends_with("it is no directory"), "{error}");
+        fs::remove_dir_all(tree.root.join(".molf")).unwrap();
+    }
+    assert_eq!(fs::read_dir(&tree.outside).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(tree.root.join("inside")).unwrap().count(), 1);
+}
+
+#[test]
+fn bounded_store_obeys_path_rules() {
+    let tree = Tree::new();
+    let deny_paths = vec![String::from("**/.molf/**")];
+    let files = FileSettings { deny_paths, ..FileSettings::default() };
+    let guard = tree.guard_with(RESOLVERS[0], files);
+    assert!(guard.store_in(".molf", &[], &Rules::default()).is_none());
+    assert!(guard.store_in(".other", &[], &Rules::default()).is_some());
 }

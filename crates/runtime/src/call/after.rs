@@ -4,6 +4,7 @@
 //! call: the reply is withheld with an error that says so. A cancelled call stops waiting for its hooks.
 
 use serde_json::Value;
+use sinew_guard::Store;
 use sinew_tool::{
     Arguments, Block, Cancel, ErrorBody, Hook, HookEvent, Kind, NamedPaths, Reply, ToolError,
 };
@@ -30,6 +31,7 @@ pub(super) struct Seen {
 pub(super) async fn after(
     runtime: &Runtime,
     open: &Open,
+    store: Option<&Store>,
     seen: &Seen,
     mut reply: Reply,
     cancel: &Cancel,
@@ -52,7 +54,7 @@ pub(super) async fn after(
             let done = async { hook.after_tool_execute(&call, duration_ms, &mut reply).await };
             let done = run::in_time(caught(done), cancel, None).await.flatten();
             forget_notes(&mut reply, n_blocks);
-            reply = left(runtime, &**hook, before, reply, done, &withheld);
+            reply = left(store, &**hook, before, reply, done, &withheld);
         }
     }
     for hook in runtime.hooks.at(HookEvent::Persist) {
@@ -61,7 +63,7 @@ pub(super) async fn after(
         let done = async { hook.persist(&call, &mut reply).await };
         let done = run::in_time(caught(done), cancel, None).await.flatten();
         forget_notes(&mut reply, n_blocks);
-        reply = left(runtime, &**hook, before, reply, done, &withheld);
+        reply = left(store, &**hook, before, reply, done, &withheld);
     }
     reply
 }
@@ -90,7 +92,7 @@ impl Before {
 /// Returns the reply after a hook. Content that the hook removed is also removed from the error and the
 /// stored output.
 fn left(
-    runtime: &Runtime,
+    store: Option<&Store>,
     hook: &dyn Hook,
     before: Before,
     mut reply: Reply,
@@ -98,13 +100,13 @@ fn left(
     withheld: &str,
 ) -> Reply {
     if let Err(error) = done {
-        drop_output(runtime, &mut reply);
+        drop_output(store, &mut reply);
         return failure(hook, reply, error, withheld);
     }
     let Before(Some((content, structured, error))) = before else { return reply };
     let has_content_changed = content != reply.content;
     if has_content_changed || structured != reply.structured {
-        drop_output(runtime, &mut reply);
+        drop_output(store, &mut reply);
     }
     if has_content_changed
         && error == reply.error
@@ -116,10 +118,10 @@ fn left(
     reply
 }
 
-fn drop_output(runtime: &Runtime, reply: &mut Reply) {
+fn drop_output(store: Option<&Store>, reply: &mut Reply) {
     reply.meta.output_id = None;
     let path = reply.meta.output_path.take();
-    if let (Some(store), Some(path)) = (&runtime.store, path) {
+    if let (Some(store), Some(path)) = (store, path) {
         store.remove(&path);
     }
 }

@@ -6,62 +6,133 @@ use std::io;
 use std::path::Path;
 
 use serde_json::Value;
-use sinew_tool::{Block, Bound, Conventions, Reply, Request, Tool};
+use sinew_guard::Store;
+use sinew_tool::{Block, Bound, Conventions, CutText, Reply, Request, Tool};
 
-use crate::runtime::Runtime;
+/// What beside the limits of the row decides how a reply is cut.
+pub(super) struct Limits<'a> {
+    pub(super) conventions: &'a Conventions,
+    /// Where the full text is kept, if at all.
+    pub(super) store: Option<&'a Store>,
+    /// The first path of the call, as its arguments name it.
+    pub(super) path: Option<&'a str>,
+}
 
-/// Truncates a long reply at a line end and says where the full text is.
+/// Truncates a long reply at a line end and says where the full text is, then gives it the dialect's envelope.
 pub(super) fn bound(
-    runtime: &Runtime,
     request: &Request,
     tool: Option<&dyn Tool>,
-    conventions: &Conventions,
+    limits: &Limits<'_>,
     mut reply: Reply,
 ) -> Reply {
-    if conventions.notes_apart {
+    if limits.conventions.notes_apart {
         reply.part_notes();
     }
+    let mut reply = truncated(request, tool, limits, reply);
+    if let (None, Some(envelope)) = (&reply.structured, limits.conventions.envelope) {
+        reply.structured = Some(envelope(&reply, limits.path));
+    }
+    reply
+}
+
+fn truncated(
+    request: &Request,
+    tool: Option<&dyn Tool>,
+    limits: &Limits<'_>,
+    mut reply: Reply,
+) -> Reply {
     let row = tool.map_or(Bound::DEFAULT, Tool::bound);
     let limit = if reply.bounded { Bound::HARD } else { row };
     if let Some(structured) = &mut reply.structured
         && limit.max_bytes < size(structured)
     {
+        let is_all = limits.conventions.notes_apart && is_text_of(structured, &reply.content);
         shorten(structured, limit.max_bytes);
         reply.meta.truncated = true;
+        if is_all {
+            // A cut through the text would leave no JSON.
+            let text = structured.to_string();
+            let whole = std::mem::replace(&mut reply.content, vec![Block::Text { text }]);
+            let stored = kept(request, limits, &whole);
+            reply.meta.note(match &stored {
+                Ok(path) => format!("[the result was shortened; all of it is in {path}]"),
+                Err(_) => String::from("[the result was shortened]"),
+            });
+            name_output(&mut reply, stored.ok());
+            return reply;
+        }
     }
     if fits(&reply.content, limit) {
         return reply;
     }
-    let Some(cut) = cut_blocks(&reply.content, limit) else { return reply };
-    let stored = runtime.store.as_ref().and_then(|store| {
-        sinew_tool::call_id(&request.call_id)?;
-        store.put(&request.call_id, &whole_text(&reply.content)).ok()
-    });
-    let note = match &stored {
-        Some(path) => format!(
-            "[output cut after {} of {} lines; the full text is in {path}: read it from line {} or \
-             search it]",
-            cut.kept_lines,
-            cut.all_lines,
-            cut.kept_lines + 1
-        ),
-        None => format!("[output cut after {} of {} lines]", cut.kept_lines, cut.all_lines),
-    };
+    let outputs = limits.conventions.outputs.as_ref();
+    let n_title = outputs.map_or(0, |outputs| outputs.title_lines);
+    let Some(cut) = cut_blocks(&reply.content, limit, n_title) else { return reply };
+    let stored = kept(request, limits, &reply.content);
     reply.content = cut.content;
-    match reply.content.last_mut() {
+    reply.meta.truncated = true;
+    match outputs {
+        Some(outputs) => {
+            let n_left_out = cut.all_lines.saturating_sub(cut.kept_lines);
+            let stored = stored.as_deref().map_err(String::as_str);
+            end_with(&mut reply.content, (outputs.words)(&CutText { n_left_out, stored }));
+        }
+        None => {
+            let note = note(&stored, cut.kept_lines, cut.all_lines);
+            match limits.conventions.notes_apart {
+                true => reply.meta.note(note),
+                false => end_with(&mut reply.content, note),
+            }
+        }
+    }
+    name_output(&mut reply, stored.ok());
+    reply
+}
+
+/// Returns whether a structured result is the only text of a content.
+fn is_text_of(structured: &Value, content: &[Block]) -> bool {
+    matches!(content, [Block::Text { text }] if *text == structured.to_string())
+}
+
+/// Stores the full text of a reply; returns its path relative to the first root, or why it is not kept.
+fn kept(request: &Request, limits: &Limits<'_>, content: &[Block]) -> Result<String, String> {
+    let store = limits.store.ok_or_else(|| {
+        let directory = limits.conventions.outputs.map_or(".sinew", |outputs| outputs.directory);
+        format!("{directory}/tool-output/ may not be written here")
+    })?;
+    store.put(&request.call_id, &whole_text(content)).map_err(|error| error.message.into_owned())
+}
+
+/// Returns the note of sinew on a cut.
+fn note(stored: &Result<String, String>, kept_lines: usize, all_lines: usize) -> String {
+    match stored {
+        Ok(path) => format!(
+            "[output cut after {kept_lines} of {all_lines} lines; the full text is in {path}: read it from \
+             line {} or search it]",
+            kept_lines + 1
+        ),
+        Err(_) => format!("[output cut after {kept_lines} of {all_lines} lines]"),
+    }
+}
+
+/// Adds lines behind the last text.
+fn end_with(content: &mut Vec<Block>, lines: String) {
+    match content.last_mut() {
         Some(Block::Text { text }) => {
             text.push('\n');
-            text.push_str(&note);
+            text.push_str(&lines);
         }
-        _ => reply.content.push(Block::Text { text: note }),
+        _ => content.push(Block::Text { text: lines }),
     }
-    reply.meta.truncated = true;
+}
+
+/// Names a stored output in the metadata.
+fn name_output(reply: &mut Reply, stored: Option<String>) {
     if let Some(path) = stored {
         reply.meta.output_id =
             Path::new(&path).file_stem().map(|id| id.to_string_lossy().into_owned());
         reply.meta.output_path = Some(path);
     }
-    reply
 }
 
 /// Returns whether nothing needs truncation, the common case, without a copy.
@@ -108,8 +179,8 @@ struct CutBlocks {
 }
 
 /// Truncates the blocks of a reply, `None` if they fit. Texts share one limit; a file block over the
-/// hard cap is replaced with a line about it.
-fn cut_blocks(content: &[Block], limit: Bound) -> Option<CutBlocks> {
+/// hard cap is replaced with a line about it. The first text may begin with title lines.
+fn cut_blocks(content: &[Block], limit: Bound, n_title: usize) -> Option<CutBlocks> {
     let mut left = limit;
     let mut left_in_all = Bound::HARD.max_bytes;
     let mut kept = Vec::with_capacity(content.len());
@@ -119,12 +190,13 @@ fn cut_blocks(content: &[Block], limit: Bound) -> Option<CutBlocks> {
         match block {
             Block::Text { text } => {
                 let n_lines = text.lines().count();
+                let n_title = if all_lines == 0 { n_title } else { 0 };
                 all_lines += n_lines;
                 if is_cut {
                     continue;
                 }
                 let max_bytes = left.max_bytes.min(left_in_all);
-                let cut = cut(text, Bound { max_bytes, ..left });
+                let cut = cut(text, Bound { max_bytes, ..left }, n_title);
                 is_cut = cut.is_some();
                 let (n_bytes, n_lines) =
                     cut.map_or((text.len(), n_lines), |cut| (cut.kept_bytes, cut.kept_lines));
@@ -220,8 +292,9 @@ struct Cut {
     all_lines: usize,
 }
 
-/// Returns where to cut a text, `None` if it fits. A first line over the limit is cut between characters.
-fn cut(text: &str, limit: Bound) -> Option<Cut> {
+/// Returns where to cut a text, `None` if it fits. A first line over the limit is cut between characters, also
+/// behind title lines.
+fn cut(text: &str, limit: Bound, n_title: usize) -> Option<Cut> {
     let many = |max_lines: usize| text.lines().nth(max_lines).is_some();
     if text.len() <= limit.max_bytes && !limit.max_lines.is_some_and(many) {
         return None;
@@ -237,7 +310,7 @@ fn cut(text: &str, limit: Bound) -> Option<Cut> {
         kept_bytes = end;
         kept_lines += 1;
     }
-    if kept_lines == 0 && max_lines != 0 {
+    if kept_lines <= n_title && kept_lines < max_lines {
         kept_bytes = text.floor_char_boundary(limit.max_bytes);
     }
     let kept = text.get(..kept_bytes).unwrap_or_default();
@@ -252,7 +325,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, max_lines: usize, max_bytes: usize, kept: Option<(&str, usize)>) {
         let limit = Bound { max_lines: Some(max_lines), max_bytes };
-        let cut = cut(text, limit).map(|cut| (&text[..cut.kept_bytes], cut.kept_lines));
+        let cut = cut(text, limit, 0).map(|cut| (&text[..cut.kept_bytes], cut.kept_lines));
         assert_eq!(cut, kept);
     }
 
@@ -274,7 +347,7 @@ mod tests {
         let image = |n| Block::Image { data: "x".repeat(n), mime_type: String::from("image/png") };
         let limit = Bound { max_lines: Some(3), max_bytes: 10 };
         let check = |content: &[Block], kept: Option<(&[&str], usize, usize)>| {
-            let cut = cut_blocks(content, limit);
+            let cut = cut_blocks(content, limit, 0);
             let cut = cut.as_ref().map(|cut| (texts(&cut.content), cut.kept_lines, cut.all_lines));
             let cut = cut.as_ref().map(|(texts, kept, all)| (texts.as_slice(), *kept, *all));
             assert_eq!(cut, kept);
@@ -321,5 +394,19 @@ mod tests {
         check("aa\nbb\ncc\n", 9, 7, Some(("aa\nbb", 2)));
         check("ééé", 9, 3, Some(("é", 0)));
         check("", 0, 0, None);
+    }
+
+    #[test]
+    fn a_long_line_behind_a_title_is_cut() {
+        let limit = Bound { max_lines: Some(9), max_bytes: 10 };
+        for (text, n_title, kept, n_lines) in [
+            ("title\nlong line\n", 1, "title\nlong", 1),
+            ("title\nlong line\n", 0, "title", 1),
+            ("title\na\nlong line\n", 1, "title\na", 2),
+            ("a longer title\nb", 1, "a longer t", 0),
+        ] {
+            let cut = cut(text, limit, n_title).expect("a cut");
+            assert_eq!((&text[..cut.kept_bytes], cut.kept_lines), (kept, n_lines), "{text}");
+        }
     }
 }

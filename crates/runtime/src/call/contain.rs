@@ -8,7 +8,6 @@ use sinew_tool::{Caller, Effects, Kind, Request, ToolError, Verdict};
 use super::decode::Decoded;
 use super::open::Open;
 use crate::hooks;
-use crate::runtime::Runtime;
 
 /// A call with open targets.
 pub(super) struct Held {
@@ -24,11 +23,7 @@ impl Held {
     }
 }
 
-pub(super) fn contain(
-    runtime: &Runtime,
-    decoded: Decoded,
-    open: &mut Open,
-) -> Result<Held, ToolError> {
+pub(super) fn contain(decoded: Decoded, open: &mut Open) -> Result<Held, ToolError> {
     let effects = decoded.prepared.effects();
     open.entry.effects(effects);
     if let Some(command) = decoded.prepared.command() {
@@ -36,12 +31,11 @@ pub(super) fn contain(
     }
     let dialect = open.entry.dialect();
     let rules = &decoded.rules;
-    let contained =
-        contained(runtime, &decoded, rules, &open.request, dialect).inspect_err(|error| {
-            if error.kind == Kind::PathDenied {
-                open.entry.refused();
-            }
-        })?;
+    let contained = contained(&decoded, rules, &open.request, dialect).inspect_err(|error| {
+        if error.kind == Kind::PathDenied {
+            open.entry.refused();
+        }
+    })?;
     open.entry.resolved(contained.targets().files.first().map(|target| target.path.clone()));
     Ok(Held { decoded, effects, contained })
 }
@@ -65,7 +59,6 @@ fn denied_behind(
 }
 
 pub(super) fn contained(
-    runtime: &Runtime,
     decoded: &Decoded,
     rules: &Rules,
     request: &Request,
@@ -85,21 +78,21 @@ pub(super) fn contained(
         return Ok(decoded
             .guard
             .contain_restore(&restore, cwd, roots)?
-            .by(caller, runtime.store.clone()));
+            .by(caller, decoded.store.clone()));
     }
     let Some(command) = decoded.prepared.command() else {
         let cwd = request.cwd.as_deref();
         let contained = decoded.guard.contain(&decoded.claims, cwd, roots);
         let contained = contained.or_else(|error| denied_behind(decoded, rules, request, error))?;
         return Ok(contained
-            .by(caller, runtime.store.clone())
+            .by(caller, decoded.store.clone())
             .with_hosts(decoded.prepared.hosts()));
     };
     let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
     let cwd = last.as_deref().or(request.cwd.as_deref());
     let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
     let contained =
-        contained.by(caller, runtime.store.clone()).with_hosts(decoded.prepared.hosts());
+        contained.by(caller, decoded.store.clone()).with_hosts(decoded.prepared.hosts());
     let agent = request.agent.as_deref();
     let by_command = decoded.case(decoded.prepared.effects(), agent);
     let looks = decoded.lookers.iter().map(|looker| looker.case(agent));

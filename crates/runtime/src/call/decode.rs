@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_guard::{Case, Guard, Rules};
+use sinew_guard::{Case, Guard, Rules, Store};
 use sinew_tool::{
     Arguments, Claim, Effects, Facts, FileSettings, Prepared, Request, Tool, ToolError,
 };
@@ -21,6 +21,8 @@ pub(super) struct Decoded {
     /// Whether they deny every call of it.
     pub(super) is_denied: bool,
     pub(super) guard: Arc<Guard>,
+    /// Where the full output is kept, if at all.
+    pub(super) store: Option<Store>,
     pub(super) lookers: Arc<[Looker]>,
     pub(super) prepared: Box<dyn Prepared>,
     pub(super) claims: Vec<Claim>,
@@ -52,6 +54,7 @@ pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, Too
         own_rules: Arc::clone(&found.listed.rules),
         is_denied: found.listed.is_denied,
         guard: found.guard,
+        store: found.store,
         lookers: found.lookers,
         claims: prepared.claims(),
         prepared,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sinew_guard::{Guard, Rules};
+use sinew_guard::{Guard, Rules, Store};
 use sinew_tool::{FileSettings, Kind, Request, ToolError, shown_line};
 
 use crate::catalog::{Catalog, Listed, Looker};
@@ -13,6 +13,7 @@ pub(super) struct Found {
     pub(super) settings: Arc<FileSettings>,
     pub(super) rules: Arc<Rules>,
     pub(super) guard: Arc<Guard>,
+    pub(super) store: Option<Store>,
     pub(super) lookers: Arc<[Looker]>,
 }
 
@@ -37,6 +38,7 @@ pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, Too
             settings: Arc::clone(&catalog.settings),
             rules: Arc::clone(&catalog.rules),
             guard: Arc::clone(&catalog.guard),
+            store: catalog.store.clone(),
             lookers: Arc::clone(&catalog.lookers),
         });
     }
