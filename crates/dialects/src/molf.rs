@@ -19,7 +19,7 @@
 //!   the most similar text. Changes are atomic.
 //! - Search: `glob` and `grep` return the newest of all matches, skip `.git` and show a long line around its
 //!   match. An invalid pattern is an error.
-//! - Errors name paths as written.
+//! - Errors name paths as hooks left them: joined with the working directory, unless a hook wrote others.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +45,7 @@ pub const MOLF: Dialect = Dialect {
 
 const CONVENTIONS: Conventions = Conventions {
     notes_apart: true,
+    joined_paths: true,
     outputs: Some(Outputs { directory: ".molf", title_lines: 1, words: cut }),
     envelope: Some(envelope),
     ..Conventions::DEFAULT

@@ -268,6 +268,18 @@ impl Guard {
         self.shared.commands.as_ref().map(|commands| commands.probe(session, &self.globs))
     }
 
+    /// Returns the real path of the directory at which the relative paths of a call start.
+    pub fn working_directory(
+        &self,
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Arc<Path>, ToolError> {
+        match narrowed {
+            Some(paths) => working_directory(&self.narrow(paths)?, cwd),
+            None => working_directory(&self.shared.roots, cwd),
+        }
+    }
+
     /// Returns the real paths of the roots; the first is the working directory.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.shared.roots.paths()

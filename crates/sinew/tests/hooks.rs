@@ -7,6 +7,7 @@ mod files;
 mod hazard;
 mod keys;
 mod library;
+mod paths;
 
 use std::fs;
 use std::io::Write;

@@ -49,7 +49,7 @@ fn result_is_the_envelope_of_the_page() {
         (
             "read_file",
             json!({ "path": "none" }),
-            json!({ "output": "", "error": "File not found: none" }),
+            json!({ "output": "", "error": format!("File not found: {root}/none") }),
         ),
         (
             "read_file",
@@ -59,7 +59,7 @@ fn result_is_the_envelope_of_the_page() {
                 "attachments": [{
                     "mimeType": "image/png",
                     "data": "iVBORw0KGgoAAAANSUhEUg==",
-                    "path": "p.png",
+                    "path": format!("{root}/p.png"),
                     "size": 16,
                 }],
             }),

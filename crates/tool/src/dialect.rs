@@ -28,6 +28,8 @@ pub struct Conventions {
     pub fail: fn(&ToolError) -> Reply,
     /// Whether notes of sinew go to `meta.notes`, because the text of a reply is the result alone.
     pub notes_apart: bool,
+    /// Whether relative and absent paths in arguments are joined with the working directory before hooks see them.
+    pub joined_paths: bool,
     /// Where full outputs of cut replies are kept, if not in the store of sinew.
     pub outputs: Option<Outputs>,
     /// Makes the structured result of a reply that has none, after hooks and limits. It gets the first path of the
@@ -58,10 +60,11 @@ pub struct CutText<'a> {
 }
 
 impl Conventions {
-    /// Plain errors, notes behind the text, the store of sinew and no envelope.
+    /// Plain errors, notes behind the text, paths as written, the store of sinew and no envelope.
     pub const DEFAULT: Self = Self {
         fail: Reply::failure,
         notes_apart: false,
+        joined_paths: false,
         outputs: None,
         envelope: None,
     };

@@ -11,6 +11,7 @@ use crate::catalog::{Catalog, Listed, Looker};
 pub(super) struct Found {
     pub(super) listed: Arc<Listed>,
     pub(super) settings: Arc<FileSettings>,
+    pub(super) joined_paths: bool,
     pub(super) rules: Arc<Rules>,
     pub(super) guard: Arc<Guard>,
     pub(super) store: Option<Store>,
@@ -36,6 +37,7 @@ pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, Too
         return Ok(Found {
             listed: Arc::clone(listed),
             settings: Arc::clone(&catalog.settings),
+            joined_paths: catalog.conventions.joined_paths,
             rules: Arc::clone(&catalog.rules),
             guard: Arc::clone(&catalog.guard),
             store: catalog.store.clone(),
