@@ -49,6 +49,8 @@ pub struct FilePatch<'p> {
     pub old: Option<String>,
     /// The name after, in the same way.
     pub new: Option<String>,
+    /// The header name that a creation or a deletion does not use, where it differs, unchecked.
+    pub dropped: Option<String>,
     /// The mode before, where the patch has it.
     pub old_mode: Option<PatchMode>,
     /// The mode after, where the patch has it.
@@ -102,6 +104,22 @@ impl FilePatch<'_> {
                     (name.matches('/').count(), last.len(), name.len())
                 };
                 old.into_iter().chain(new).min_by_key(rank)
+            }
+        }
+    }
+
+    /// Returns the other name of the header, which the patch does not use: a rename and a copy use both.
+    pub fn unused(&self) -> Option<&str> {
+        match self.deed {
+            PatchOp::Create | PatchOp::Delete | PatchOp::Drop => self.dropped.as_deref(),
+            PatchOp::Rename | PatchOp::Copy => None,
+            PatchOp::Change => {
+                let used = self.path();
+                [&self.old, &self.new]
+                    .into_iter()
+                    .flatten()
+                    .map(String::as_str)
+                    .find(|name| Some(*name) != used)
             }
         }
     }

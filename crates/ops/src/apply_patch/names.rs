@@ -2,8 +2,9 @@
 //!
 //! Each name gets one claim, for the least access that the whole patch needs: read for the source of a
 //! copy, removal for a name gone at the end. A name whose content changes must exist.
+//! The name of a header that the patch does not use gets a claim to read, so it must stay in the roots too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use sinew_tool::{Access, Claim, Kind, Links, ToolError};
 
@@ -19,6 +20,8 @@ pub(super) struct EntryNames {
     pub(super) names: Vec<EntryName>,
     /// In the order of the patch.
     pub(super) entries: Vec<Entry>,
+    /// Names of headers that no entry uses, without empty parts and `.`. Empty with `path`.
+    unused: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -56,7 +59,8 @@ impl EntryNames {
         if let Some(path) = path {
             check_one(patch, path)?;
         }
-        let mut names = Self { names: Vec::new(), entries: Vec::with_capacity(patch.files.len()) };
+        let entries = Vec::with_capacity(patch.files.len());
+        let mut names = Self { names: Vec::new(), entries, unused: Vec::new() };
         let mut known = HashMap::new();
         for file in &patch.files {
             let (old, new) = match (path, file.deed) {
@@ -82,14 +86,31 @@ impl EntryNames {
             let new = new.filter(|new| Some(*new) != old);
             names.entries.push(Entry { old, new, pushes_aside: false, takes_aside: false });
         }
-        if MAX_NAMES < names.names.len() {
-            let n = names.names.len();
+        if path.is_none() {
+            names.find_unused(patch);
+        }
+        let n = names.names.len() + names.unused.len();
+        if MAX_NAMES < n {
             let message = format!("the patch names {n} files, and at most {MAX_NAMES} are changed");
             return Err(ToolError::new(Kind::LimitReached, message).hint("send it in parts"));
         }
         names.check_kinds()?;
         names.settle(patch);
         Ok(names)
+    }
+
+    /// Collects the names of headers that no entry uses. One beneath a used name is left out: no directory
+    /// is there, and the used name is contained.
+    fn find_unused(&mut self, patch: &Patch<'_>) {
+        let used: HashSet<&str> = self.names.iter().map(|name| name.path.as_str()).collect();
+        let is_beneath = |path: &str| {
+            let mut above = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
+            path.split('/').all(|part| part != "..") && above.any(|above| used.contains(above))
+        };
+        let names = patch.files.iter().filter_map(FilePatch::unused).map(plain);
+        let unused: BTreeSet<String> =
+            names.filter(|path| !used.contains(path.as_str()) && !is_beneath(path)).collect();
+        self.unused = unused.into_iter().collect();
     }
 
     /// Rejects a name beneath another name of the patch: that one would be a file and a directory.
@@ -180,7 +201,7 @@ impl EntryNames {
         }
     }
 
-    /// Returns one claim for each name, in order.
+    /// Returns one claim for each name, in order, then one for each unused name.
     pub(super) fn claims(&self, args: &ApplyPatchArgs) -> Vec<Claim> {
         let named = if args.path.is_some() { "path" } else { "patch" };
         let claim = |name: &EntryName| Claim {
@@ -188,7 +209,12 @@ impl EntryNames {
             path: Some(name.path.clone()),
             access: name.access(args),
         };
-        self.names.iter().map(claim).collect()
+        let look = |path: &String| Claim {
+            argument: named,
+            path: Some(path.clone()),
+            access: Access::Read,
+        };
+        self.names.iter().map(claim).chain(self.unused.iter().map(look)).collect()
     }
 }
 

@@ -103,7 +103,7 @@ fn refuses_args(before: Files<'_>, args: Value, kind: Kind, words: &str) {
     let paths: Vec<&str> = before.iter().map(|(path, _)| *path).collect();
     let there = found(&world, &paths);
     let metas: Vec<_> = paths.iter().map(|path| world.meta(path)).collect();
-    let (found_kind, message) = apply(&world, args).expect_err("it is refused");
+    let (found_kind, message) = apply(&world, args.clone()).expect_err(&args.to_string());
     assert!(message.contains(words), "{message}");
     assert_eq!(found_kind, kind, "{message}");
     assert_eq!(found(&world, &paths), there);
@@ -554,6 +554,39 @@ fn every_name_is_contained() {
         &["C out -> c"],
         &[("a", "1\n"), ("c", "-> ../outside"), ("dir", "-> .."), ("out", "-> ../outside")],
     );
+}
+
+/// A patch for `f` and a name outside the roots had been applied to `f`.
+#[test]
+fn names_that_are_not_used_are_contained() {
+    let before: Files<'_> =
+        &[("f", "1\n"), ("d/e", ""), ("out", "-> ../outside"), ("dir", "-> ..")];
+    let change = "@@ -1 +1 @@\n-1\n+2\n";
+    let remove = "@@ -1 +0,0 @@\n-1\n";
+    let epoch = "\t1970-01-01 00:00:00 +0000";
+    for other in ["../outside/x", "/etc/x", "d/../../y", "out", "out/x", "dir/x"] {
+        for patch in [
+            format!("--- a/f\n+++ b/{other}\n{change}"),
+            format!("--- a/{other}\n+++ b/f\n{change}"),
+            format!("--- \"a/f\"\n+++ \"b/{other}\"\n{change}"),
+            format!("--- f\n+++ {other}{epoch}\n{remove}"),
+            format!("--- {other}{epoch}\n+++ n\n@@ -0,0 +1 @@\n+1\n"),
+            format!("*** Begin Patch\n--- a/f\n+++ b/{other}\n{change}*** End Patch\n"),
+        ] {
+            // An absolute name after a prefix is a relative one.
+            let patch = patch.replace("a//", "/").replace("b//", "/");
+            refuses(before, &patch, Kind::PathDenied, "path denied");
+        }
+    }
+    // A name inside is looked at and nothing else, whether anything is there.
+    let after: Files<'_> = &[("f", "2\n")];
+    for other in ["f.orig", "no/where/f", "\"f\\t\"", "f/x"] {
+        let before: Files<'_> = &[("f", "1\n")];
+        check(before, &format!("--- {other}\n+++ f\n{change}"), &["M f"], after);
+    }
+    // With `path`, no name of the patch counts.
+    let args = json!({ "patch": format!("--- ../x\n+++ ../y\n{change}"), "path": "f" });
+    check_args(&[("f", "1\n")], args, &["M f"], after);
 }
 
 /// A name is claimed for no more than what the patch makes of it.

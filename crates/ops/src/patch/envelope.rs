@@ -115,6 +115,7 @@ fn read<'p>(lines: &mut Lines<'p>) -> Result<FilePatch<'p>, PatchError> {
         deed,
         old: (deed != PatchOp::Create).then(|| name.clone()),
         new: (deed != PatchOp::Drop).then_some(name),
+        dropped: None,
         old_mode: None,
         new_mode: None,
         hunks: Vec::new(),

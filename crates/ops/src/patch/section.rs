@@ -128,11 +128,12 @@ impl<'p> Section<'p> {
         self.check_consistent(strip)?;
         let hunks = std::mem::take(&mut self.hunks);
         let deed = self.deed(&hunks);
-        let [old, new] = self.names(deed, strip)?;
+        let ([old, new], dropped) = self.names(deed, strip)?;
         let file = FilePatch {
             deed,
             old,
             new,
+            dropped,
             old_mode: self.old_mode,
             new_mode: self.new_mode,
             hunks,
@@ -210,12 +211,13 @@ impl<'p> Section<'p> {
         }
     }
 
-    /// Returns the names before and after, without the parts that do not belong to them.
+    /// Returns the names before and after, without the parts that do not belong to them, and the differing
+    /// name that a creation or a deletion drops.
     fn names(
         &mut self,
         deed: PatchOp,
         strip: Option<u32>,
-    ) -> Result<[Option<String>; 2], PatchError> {
+    ) -> Result<([Option<String>; 2], Option<String>), PatchError> {
         let line = self.line;
         let moved = match deed {
             PatchOp::Rename => Some(std::mem::take(&mut self.renamed)),
@@ -229,7 +231,8 @@ impl<'p> Section<'p> {
             };
             // These names never have the prefixes that git puts before the others.
             let n_parts = strip.unwrap_or(1).saturating_sub(1);
-            return Ok([Some(self.strip(&old, n_parts)?), Some(self.strip(&new, n_parts)?)]);
+            let names = [Some(self.strip(&old, n_parts)?), Some(self.strip(&new, n_parts)?)];
+            return Ok((names, None));
         }
         let path = |title: Option<Titled>| match title?.name {
             HeaderName::Path(path) => Some(path),
@@ -246,14 +249,23 @@ impl<'p> Section<'p> {
         let n_parts = strip.unwrap_or(n_prefixes);
         let cut = |name: Option<String>| name.map(|name| self.strip(&name, n_parts)).transpose();
         let (old, new) = (cut(old)?, cut(new)?);
+        let differing = |used: Option<&String>, other: Option<String>| {
+            other.filter(|other| used.is_some_and(|used| used != other))
+        };
         match deed {
-            PatchOp::Create => Ok([None, new.or(old)]),
-            PatchOp::Delete => Ok([old.or(new), None]),
+            PatchOp::Create => {
+                let dropped = differing(new.as_ref(), old.clone());
+                Ok(([None, new.or(old)], dropped))
+            }
+            PatchOp::Delete => {
+                let dropped = differing(old.as_ref(), new.clone());
+                Ok(([old.or(new), None], dropped))
+            }
             _ if self.is_git && old != new => Err(PatchError::Name {
                 line,
                 problem: "differs from the other one: add `rename from` and `rename to`",
             }),
-            _ => Ok([old, new]),
+            _ => Ok(([old, new], None)),
         }
     }
 
