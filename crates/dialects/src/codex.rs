@@ -6,6 +6,10 @@
 //! Differences from the program: the patch is atomic over all files. An ambiguous hunk, other blanks within
 //! a line, and `*** Add File: ` over an existing file are refused. A unified diff works too.
 //! A refusal names the line and the text most similar to the hunk.
+//!
+//! Blanks around a marker are ignored, as by the program. Within a hunk, a marker after a blank is an unchanged
+//! line where no other marker of the patch has blanks before it and a hunk could go on behind it; the program
+//! takes it for a marker.
 
 use std::sync::Arc;
 

@@ -344,6 +344,12 @@ fn on_directories() -> Vec<FileOp> {
             json!({ "input": "*** Begin Patch\n*** Update File: a.rs\n@@\n-    onx();\n\
                 +    two();\n*** End Patch\n" }),
         ),
+        (
+            "blanks around its markers",
+            "apply_patch",
+            json!({ "input": " *** Begin Patch \n  *** Update File: a.rs \n @@ fn a() { \n-    one();\n\
+                +    two();\n *** Delete File: b/empty\n *** End Patch \n" }),
+        ),
         ("no name", "apply_patch", json!({ "input": "@@\n-one\n+two\n" })),
         ("no patch", "apply_patch", json!({ "input": "one();" })),
         ("a file", "tool::file_write", json!({ "path": "b/new.txt", "content": "é" })),

@@ -8,7 +8,7 @@
 
 use super::line::{Lines, bare};
 use super::refusal::PatchError;
-use super::section;
+use super::{envelope, section};
 
 /// A hunk of a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl<'p> Hunk<'p> {
     /// Returns the context lines that its headers name, the outermost first.
     pub(super) fn contexts(&self) -> impl Iterator<Item = &'p [u8]> {
         Lines::new(self.heads).map(|raw| {
-            let text = bare(raw);
+            let text = raw.trim_ascii();
             let text = text.strip_prefix(b"@@").unwrap_or(text);
             text.strip_prefix(b" ").unwrap_or(text)
         })
@@ -132,7 +132,7 @@ struct Header<'p> {
 }
 
 fn header(raw: &[u8]) -> Header<'_> {
-    let text = bare(raw);
+    let text = raw.trim_ascii();
     let text = text.strip_prefix(b"@@").unwrap_or(text).trim_ascii();
     let text = text.strip_suffix(b"@@").unwrap_or(text).trim_ascii();
     let old = text.strip_prefix(b"-").and_then(range);
@@ -200,13 +200,17 @@ pub(super) fn read_bare<'p>(lines: &mut Lines<'p>) -> Result<Hunk<'p>, PatchErro
     checked(hunk)
 }
 
-/// Reads a hunk of an envelope: its headers, if it has any, and its lines.
-pub(super) fn read_update<'p>(lines: &mut Lines<'p>) -> Result<Hunk<'p>, PatchError> {
+/// Reads a hunk of an envelope: its headers, if it has any, and its lines. `padded` is whether markers of the
+/// envelope have blanks before them.
+pub(super) fn read_update<'p>(lines: &mut Lines<'p>, padded: bool) -> Result<Hunk<'p>, PatchError> {
     let line = lines.number();
     let begin = *lines;
     let mut heads = lines.until(lines);
     let mut old_start = None;
-    while let Some(raw) = lines.peek().filter(|raw| raw.starts_with(b"@@")) {
+    let is_head = |raw: &&[u8]| {
+        raw.starts_with(b"@@") || (padded && raw.trim_ascii_start().starts_with(b"@@"))
+    };
+    while let Some(raw) = lines.peek().filter(is_head) {
         let header = header(raw);
         lines.next();
         if header.start.is_some() {
@@ -218,12 +222,15 @@ pub(super) fn read_update<'p>(lines: &mut Lines<'p>) -> Result<Hunk<'p>, PatchEr
     let body = *lines;
     let mut end = *lines;
     while let Some(raw) = lines.peek().filter(|raw| split(raw).is_some() || is_note(raw)) {
+        if envelope::is_padded_marker(*lines, padded) {
+            break;
+        }
         lines.next();
         if !bare(raw).is_empty() {
             end = *lines;
         }
     }
-    let at_end = lines.peek().is_some_and(|raw| raw.trim_ascii_end() == b"*** End of File");
+    let at_end = lines.peek().is_some_and(is_end_of_file);
     if at_end {
         lines.next();
     }
@@ -267,6 +274,11 @@ fn checked(hunk: Hunk<'_>) -> Result<Hunk<'_>, PatchError> {
         return Err(PatchError::Hunk { line: hunk.line });
     }
     Ok(hunk)
+}
+
+/// Returns whether a line says that the hunk before it ends with the file.
+pub(super) fn is_end_of_file(raw: &[u8]) -> bool {
+    raw.trim_ascii() == b"*** End of File"
 }
 
 fn is_note(raw: &[u8]) -> bool {

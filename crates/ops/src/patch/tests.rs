@@ -296,6 +296,49 @@ fn envelopes_are_read() {
     );
 }
 
+/// Markers with blanks around them had been refused, or taken for lines of the hunk before them.
+#[test]
+fn blanks_around_markers_are_ignored() {
+    let one = "Change x x :2\n  :3 @?~ |-a| |+b|\n";
+    for patch in [
+        " *** Begin Patch\n*** Update File: x\n@@\n-a\n+b\n*** End Patch \n",
+        "*** Begin Patch \n*** Update File: x\n@@\n-a\n+b\n *** End Patch\n",
+        "*** Begin Patch\n  *** Update File: x \n@@\n-a\n+b\n*** End Patch\n",
+        "\t*** Begin Patch\n\t*** Update File:  x\t\n\t@@  \n-a\n+b\n\t*** End Patch",
+        "*** Begin Patch\n*** Update File: x\n @@\n-a\n+b\n  *** End Patch\nEOF\n",
+    ] {
+        check_parse(patch, one);
+    }
+    check_parse(
+        " *** Begin Patch\n *** Add File: n\n+one\n *** Delete File: old\n  \n *** Update File: x\n\
+         \x20*** Move to: y \n @@ class A \n  @@ def f\n a\n-b\n+c\n @@\n-d\n *** End of File\n\
+         \x20*** Update File: w\n+first\n e\n *** Delete File: v\n *** End Patch\n",
+        "Create - n :2\n  :3 @0 |+one|\nDrop old - :4\nRename x y :6\n\
+         \x20 :8 @?~ <class A> <def f> | a| |-b| |+c|\n  :13 @?~$ |-d|\nChange w w :16\n\
+         \x20 :17 @?~ |+first| | e|\nDrop v - :19\n",
+    );
+    check_parse(
+        "*** Begin Patch\n*** Update File: x\n@@\n-a\n+b\n  *** Update File: y\n@@ f\n-c\n+d\n\
+         \x20*** End of File\n*** End Patch\n",
+        "Change x x :2\n  :3 @?~ |-a| |+b|\nChange y y :6\n  :7 @?~$ <f> |-c| |+d|\n",
+    );
+    check_parse(
+        "*** Begin Patch\n*** Delete File: x\n *** End Patch\n*** Begin Patch\n*** Delete File: y\n*** End Patch\n",
+        "Drop x - :2\nDrop y - :5\n",
+    );
+}
+
+/// A line of a file that reads like a marker is an unchanged line, unless the markers have blanks.
+#[test]
+fn unchanged_lines_that_look_like_markers_stay_lines() {
+    check_parse(
+        "*** Begin Patch\n*** Update File: x\n@@\n *** Begin Patch\n *** Delete File: y\n *** Add File: z\n\
+         -a\n+b\n *** Update File: y\n @@\n *** End of File\n *** End Patch\n c\n*** End Patch\n",
+        "Change x x :2\n  :3 @?~ | *** Begin Patch| | *** Delete File: y| | *** Add File: z| |-a| |+b| \
+         | *** Update File: y| | @@| | *** End of File| | *** End Patch| | c|\n",
+    );
+}
+
 #[test]
 fn what_is_no_patch_is_refused() {
     let names = |rest: &str| format!("{NAMES}{rest}");
