@@ -5,6 +5,9 @@
 //! for a missing program or directory, 126 if it is not executable, 124 after a timeout, 128 plus a signal
 //! number. `stderr` then ends with the reason. File tools return the real path.
 //!
+//! The text of a reply is its JSON object alone. `stderr` also has what the sandbox refused and which processes
+//! were ended; other notes are in `_meta` (`sinew/meta`, `notes`).
+//!
 //! Differences from the program:
 //! - Limits and sizes count bytes, as in its page. Output over the limit is cut, not killed; a timeout shows
 //!   the output so far. Failures are recorded like successes.
@@ -33,8 +36,10 @@ pub const AGENTOS: Dialect = Dialect {
     tools,
     settings,
     approval_timeout_ms: 300_000,
-    conventions: Conventions::DEFAULT,
+    conventions: CONVENTIONS,
 };
+
+const CONVENTIONS: Conventions = Conventions { notes_apart: true, ..Conventions::DEFAULT };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![
@@ -255,7 +260,7 @@ fn shell_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
         stderr.text.push_str(&words);
     }
     let left_out = stdout.left_out.into_iter().chain(stderr.left_out).collect();
-    end::told(result(&stdout.text, &stderr.text, code), args, finished, left_out)
+    end::apart(result(&stdout.text, &stderr.text, code), args, finished, left_out)
 }
 
 fn result(stdout: &str, stderr: &str, code: i32) -> Reply {

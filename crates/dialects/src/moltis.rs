@@ -7,6 +7,8 @@
 //! Differences from the program:
 //! - `checkpoint_restore` restores one checkpoint, asks like any change, and is refused for a file that
 //!   changed since.
+//! - The text of a reply is its JSON object alone. `stderr` ends with what the sandbox refused and which
+//!   processes were ended; other notes are in `_meta` (`sinew/meta`, `notes`).
 //! - `exec` uses `sh`; an exit code other than 0 is a result. A missing `cwd` or one outside the roots is an
 //!   error. A timeout error contains the output so far.
 
@@ -28,8 +30,10 @@ pub const MOLTIS: Dialect = Dialect {
     tools,
     settings,
     approval_timeout_ms: 120_000,
-    conventions: Conventions::DEFAULT,
+    conventions: CONVENTIONS,
 };
+
+const CONVENTIONS: Conventions = Conventions { notes_apart: true, ..Conventions::DEFAULT };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![
@@ -396,7 +400,7 @@ fn shape_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
     if let Some(error) = error {
         reply = end::failed(reply, Kind::Timeout, error);
     }
-    end::told(reply, args, finished, stdout.left_out.into_iter().chain(stderr.left_out).collect())
+    end::apart(reply, args, finished, stdout.left_out.into_iter().chain(stderr.left_out).collect())
 }
 
 fn shape_grep(args: &grep::GrepArgs, out: grep::GrepOut, _: &Shaping<'_>) -> Reply {

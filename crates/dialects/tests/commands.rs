@@ -52,6 +52,16 @@ fn texts(reply: &Reply) -> Vec<&str> {
     reply.content.iter().map(text).collect()
 }
 
+/// Returns the notes of a reply, each of which leaves an object, the only other text.
+#[track_caller]
+fn apart(reply: &Reply) -> String {
+    let mut reply = reply.clone();
+    reply.part_notes();
+    let object = reply.structured.as_ref().expect("an object").to_string();
+    assert_eq!(texts(&reply), [object]);
+    reply.meta.notes.join("\n")
+}
+
 #[track_caller]
 fn check(
     (dialect, name): (&str, &str),
@@ -282,7 +292,7 @@ fn a_stream_is_cut_at_its_limit_and_between_characters() {
         }
         assert!(reply.meta.truncated, "{name}");
         assert_eq!(
-            texts(&reply)[1],
+            apart(&reply),
             format!(
                 "[stdout was cut after {} of {} bytes]\n[stderr was cut after {} of {} bytes]\n\
                  [the whole output is in .sinew/tool-output/c.txt]",
@@ -397,7 +407,8 @@ fn both_ends_of_long_streams_are_shown() {
     }
 }
 
-/// Whatever the exit code is: before a text, and at the end of the standard error of an object.
+/// Whatever the exit code is: around a text, and at the end of the standard error of an object. Notes behind
+/// an object are moved before the reply leaves.
 #[test]
 fn refusals_and_left_processes_are_reported() {
     const REFUSED: &str = "[the sandbox refused to reach 192.0.2.1:443, 2 times: the network is closed; \
@@ -416,28 +427,33 @@ fn refusals_and_left_processes_are_reported() {
         told.refusals = Refusals { listed: vec![refused], n_more: 0, ..Refusals::default() };
         told
     };
+    const LEFT: &str = "[2 processes that the command left running were ended]";
     for (dialect, name) in ROWS {
         for code in [0, 1] {
             let (reply, _) = run(&tool(dialect, name), told(Exit::Code(code)), &json!({}));
-            let texts = texts(&reply);
-            let left = texts.last().copied();
-            assert_eq!(left, Some("[2 processes that the command left running were ended]"));
             match &reply.structured {
-                Some(object) => {
+                Some(object) if *dialect == "clawft" => {
                     assert_eq!(object["stderr"], format!("err\n{REFUSED}\n"), "{name}");
-                    assert_eq!(texts.len(), 2, "{name}");
+                    assert_eq!(apart(&reply), LEFT, "{name}");
+                }
+                Some(object) => {
+                    assert_eq!(object["stderr"], format!("err\n{REFUSED}\n{LEFT}\n"), "{name}");
+                    assert_eq!(apart(&reply), "", "{name}");
                 }
                 None if *dialect == "molf" => {
                     let expected = format!("outerr\n{REFUSED}\n\nexit code: {code}");
-                    assert_eq!(texts[0], expected, "{name}");
+                    assert_eq!(texts(&reply), [expected.as_str(), LEFT], "{name}");
                 }
-                None => assert_eq!(texts[0], REFUSED, "{name}"),
+                None => {
+                    assert_eq!(texts(&reply)[0], REFUSED, "{name}");
+                    assert_eq!(texts(&reply).last(), Some(&LEFT), "{name}");
+                }
             }
         }
     }
 }
 
-/// What a command changed had stood in the stderr of clawft, which then was not what the command wrote.
+/// What a command changed had stood in the stderr of objects, which then was not what the command wrote.
 #[test]
 fn changes_stand_apart_from_what_the_command_wrote() {
     const CHANGED: &str = "[changed Makefile]\n[runs on your machine later: Makefile]";
@@ -446,19 +462,17 @@ fn changes_stand_apart_from_what_the_command_wrote() {
         done.refusals.changed = vec![String::from("Makefile")];
         done.refusals.later = vec![String::from("Makefile")];
         let (reply, _) = run(&tool(dialect, name), done, &json!({}));
-        if ["clawft", "molf"].contains(dialect) {
-            match &reply.structured {
-                Some(object) => assert_eq!(object["stderr"], "err\n", "{name}"),
-                None => assert_eq!(texts(&reply)[0], "out\nerr\n\n\nexit code: 0"),
+        match &reply.structured {
+            Some(object) => {
+                assert_eq!(object["stderr"], "err\n", "{name}");
+                assert_eq!(apart(&reply), CHANGED, "{name}");
             }
-            assert_eq!(texts(&reply)[1..].join("\n"), CHANGED, "{name}");
-            assert_eq!(reply.n_notes, 2, "{name}");
-        } else {
-            let told = |text: &&str| text.contains("[changed Makefile]");
-            let escaped = CHANGED.replace('\n', "\\n");
-            let all = texts(&reply).join("\n");
-            assert!(texts(&reply).iter().any(told), "{name}");
-            assert!(all.contains(CHANGED) || all.contains(&escaped), "{name}: {all}");
+            None if *dialect == "molf" => {
+                let parts = ["out\nerr\n\n\nexit code: 0", CHANGED];
+                assert_eq!(texts(&reply).join("\n"), parts.join("\n"), "{name}");
+                assert_eq!(reply.n_notes, 2, "{name}");
+            }
+            None => assert!(texts(&reply).join("\n").contains(CHANGED), "{name}"),
         }
     }
 }

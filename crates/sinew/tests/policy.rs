@@ -480,7 +480,11 @@ fn replies(more: &[&str], tool: &str, commands: &[&str]) -> Vec<Vec<String>> {
     let texts = |line: &str| {
         let reply: Value = serde_json::from_str(line).unwrap();
         let blocks = reply["content"].as_array().unwrap().clone();
-        blocks.iter().map(|block| block["text"].as_str().unwrap_or_default().to_owned()).collect()
+        let texts = blocks.iter().map(|block| &block["text"]);
+        // Some vocabularies keep notes apart from the content.
+        let notes = reply["meta"]["notes"].as_array().cloned().unwrap_or_default();
+        let texts = texts.chain(&notes).map(|text| text.as_str().unwrap_or_default().to_owned());
+        texts.collect()
     };
     String::from_utf8(done.stdout).unwrap().lines().map(texts).collect()
 }
@@ -493,6 +497,7 @@ fn a_tool_that_does_the_same_is_named_once() {
         (&[][..], "Bash", [Some("Read"), None, Some("List"), None, None, None]),
         (&["--tools", "Bash,List"], "Bash", [None, None, Some("List"), None, None, None]),
         (&["--dialect", "molf"], "shell_exec", [Some("read_file"), None, None, None, None, None]),
+        (&["--dialect", "moltis"], "exec", [Some("Read"), None, None, None, None, None]),
     ] {
         let replies = replies(more, tool, &commands);
         let found: Vec<_> = replies.iter().map(|texts| texts.get(1).cloned()).collect();

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::client::{self, Answers};
 use crate::served::{Served, command};
 
 /// A home directory with a project in it.
@@ -531,5 +532,60 @@ fn what_runs_later_is_reported() {
         assert_eq!(done.0, 0, "{command}: {done:?}");
         let is_told = done.1.contains("later: ") || done.1.contains("[changed ");
         assert!(done.1.contains(words) && is_told != words.is_empty(), "{command}: {done:?}");
+    }
+}
+
+/// A long object had been cut in the middle, with a line behind it.
+#[test]
+fn long_object_is_shortened_and_stays_json() {
+    let home = Home::new();
+    for n in 0..6_000 {
+        fs::write(home.project.join(format!("{n:0200}")), "").unwrap();
+    }
+    let call = ["--dialect", "agentos", "call", "tool::file_list", r#"{"path":"."}"#];
+    let (code, out, err) = home.run(&call);
+    assert_eq!(code, 0, "{err}");
+    let shown: Value = serde_json::from_str(&out).expect("JSON");
+    let n_shown = shown["entries"].as_array().unwrap().len();
+    assert!(0 < n_shown && n_shown < 6_000 && out.len() <= 1 << 20, "{n_shown}");
+    assert!(
+        err.contains("[the result was shortened; all of it is in .sinew/tool-output/"),
+        "{err}"
+    );
+    let (_, path) = err.split_once("all of it is in ").unwrap();
+    let path = home.project.join(path.split_once(']').unwrap().0);
+    let whole: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(whole["entries"].as_array().unwrap().len(), 6_000);
+}
+
+/// Lines behind the object had made the text of a reply no JSON.
+#[test]
+fn objects_stay_json_beside_notes() {
+    const SCRIPT: &str =
+        "mkdir -p .github/workflows; touch .github/workflows/a.yml; ls; sleep 60 &";
+    for (dialect, tool, arguments) in [
+        ("moltis", "exec", json!({ "command": SCRIPT })),
+        ("agentos", "tool::shell_exec", json!({ "argv": ["env", "sh", "-c", SCRIPT] })),
+    ] {
+        let home = Home::seen();
+        let allowed = ["--dialect", dialect, "--approvals", "allow"];
+        let text = arguments.to_string();
+        let (code, out, err) = home.run(&[&allowed[..], &["call", tool, &text]].concat());
+        assert_eq!(code, 0, "{out} {err}");
+        let object: Value = serde_json::from_str(&out).expect(&out);
+        let stderr = object["stderr"].as_str().unwrap();
+        assert!(stderr.contains("left running was ended]"), "{object}");
+        assert!(!stderr.contains("[changed "), "{object}");
+        assert!(err.contains("[changed ") && err.contains(".github/workflows/a.yml]"), "{err}");
+        let mut server = command(home.dir.path());
+        server.args(["--dialect", dialect, "--approvals", "trust-client", "mcp"]);
+        server.current_dir(&home.project);
+        let served = client::serve(&mut server, Answers::Never, &[("c", tool, arguments)]);
+        let result = &served.reply("c").unwrap()["result"];
+        assert_eq!(result["content"].as_array().unwrap().len(), 1, "{result}");
+        let shown: Value = serde_json::from_str(served.text("c")).expect("JSON");
+        assert_eq!(shown, result["structuredContent"]);
+        let notes = result.pointer("/_meta/sinew~1meta/notes").expect("notes").to_string();
+        assert!(notes.contains(".github/workflows/a.yml"), "{notes}");
     }
 }

@@ -31,9 +31,12 @@ pub struct Stream {
     pub left_out: Option<String>,
 }
 
-/// Returns the beginnings of stdout and stderr, which share their room; sandbox refusals end stderr.
+/// Returns the beginnings of stdout and stderr, which share their room. stderr ends with what a model must
+/// know: sandbox refusals, and processes that were ended or may run on. The rest are notes: [`apart`].
 pub fn streams(finished: &Finished, room: Room) -> (Stream, Stream) {
-    streams_before(finished, room, &refusals(&finished.refusals))
+    let mut lines = refused(&finished.refusals);
+    lines.extend(fate(finished).iter().map(|words| format!("[{words}]")));
+    streams_before(finished, room, &lines)
 }
 
 /// Returns the beginnings of stdout and stderr, which share their room; the given lines end stderr.
@@ -161,26 +164,45 @@ pub fn told(
     finished: &Finished,
     left_out: Vec<String>,
 ) -> Reply {
-    // A structured reply has them in its stderr.
     let refusals = refusals(&finished.refusals);
-    if reply.structured.is_none() && !refusals.is_empty() {
+    if !refusals.is_empty() {
         reply.content.insert(0, Block::Text { text: refusals.join("\n") });
     }
     ended(reply, args, finished, left_out)
 }
 
-/// Returns the reply of a finished command like [`told`], where its text or stderr has the refusals.
-pub fn ended(
+/// Returns the reply of a finished command whose stderr is that of [`streams`]: notes say what was left out
+/// and what the command changed.
+pub fn apart(
     mut reply: Reply,
     args: &BashArgs,
     finished: &Finished,
     left_out: Vec<String>,
 ) -> Reply {
+    consequences(&finished.refusals).into_iter().for_each(|line| reply.note(line));
+    closed(reply, args, finished, left_out, Vec::new())
+}
+
+/// Returns the reply of a finished command like [`told`], where its text or stderr has the refusals.
+pub fn ended(reply: Reply, args: &BashArgs, finished: &Finished, left_out: Vec<String>) -> Reply {
+    closed(reply, args, finished, left_out, fate(finished))
+}
+
+/// Returns the words on processes that were ended with a command or may run on.
+fn fate(finished: &Finished) -> Vec<String> {
+    left_running(finished).into_iter().chain(running_on(finished)).collect()
+}
+
+fn closed(
+    mut reply: Reply,
+    args: &BashArgs,
+    finished: &Finished,
+    left_out: Vec<String>,
+    fate: Vec<String>,
+) -> Reply {
     reply.meta.truncated |= !left_out.is_empty();
     let whole = stored(finished).filter(|_| !left_out.is_empty());
-    let mut notes: Vec<String> = left_out.into_iter().chain(whole).collect();
-    notes.extend(left_running(finished));
-    notes.extend(running_on(finished));
+    let notes: Vec<String> = left_out.into_iter().chain(whole).chain(fate).collect();
     if !notes.is_empty() {
         let text: Vec<String> = notes.iter().map(|note| format!("[{note}]")).collect();
         reply.note(text.join("\n"));

@@ -91,7 +91,8 @@ fn truncated(
 
 /// Returns whether a structured result is the only text of a content.
 fn is_text_of(structured: &Value, content: &[Block]) -> bool {
-    matches!(content, [Block::Text { text }] if *text == structured.to_string())
+    let whole = structured.to_string();
+    matches!(content, [Block::Text { text }] if *text == whole)
 }
 
 /// Stores the full text of a reply; returns its path relative to the first root, or why it is not kept.
