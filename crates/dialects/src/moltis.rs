@@ -7,6 +7,8 @@
 //! Differences from the program:
 //! - `checkpoint_restore` restores one checkpoint, asks like any change, and is refused for a file that
 //!   changed since.
+//! - `Read` ignores `pages` for files that are no PDF, and refuses a PDF.
+//! - A search counts what it skipped, as far as the counts do not depend on the order of the search.
 //! - The text of a reply is its JSON object alone. `stderr` ends with what the sandbox refused and which
 //!   processes were ended; other notes are in `_meta` (`sinew/meta`, `notes`).
 //! - `exec` uses `sh`; an exit code other than 0 is a result. A missing `cwd` or one outside the roots is an
@@ -472,12 +474,13 @@ fn matches(args: &grep::GrepArgs, file: &grep::FileHits) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the reply of a search with its skip counts.
+/// Returns the reply of a search with its skip counts, as far as every search of the tree has the same.
 fn searched(mut payload: Value, truncated: bool, skipped: Skipped) -> Reply {
-    if !skipped.is_empty()
+    let settled = skipped.settled();
+    if !settled.is_empty()
         && let Some(object) = payload.as_object_mut()
     {
-        object.insert(String::from("skipped"), json!(skipped));
+        object.insert(String::from("skipped"), json!(settled));
     }
     let mut reply = Reply::json(payload);
     reply.meta.truncated = truncated;

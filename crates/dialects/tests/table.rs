@@ -92,8 +92,7 @@ fn every_parameter_reaches_its_operation() {
                 args.entry(name.clone()).or_insert(value);
             }
             // An operation refuses fields that it does not know, so a parameter that leads nowhere
-            // cannot decode; `pages` is known and answers that it needs PDF support.
-            args.shift_remove("pages");
+            // cannot decode.
             // The first lines and the last ones cannot be asked for at once.
             if args.contains_key("head") {
                 args.shift_remove("tail");

@@ -259,11 +259,7 @@ pub(crate) fn finish(
     if timed_out {
         text.push_str("[the time ran out: this is a part of the result]\n");
     }
-    // Once older files are skipped, the other counts depend on the order of arrival.
-    let told = match skipped.older {
-        0 => skipped,
-        _ => Skipped { older: 0, binary: 0, too_large: 0, unreadable: 0, ..skipped },
-    };
+    let told = skipped.settled();
     if !told.is_empty() {
         text.push_str(&format!("[skipped: {}]\n", told.words()));
     }

@@ -77,7 +77,7 @@ pub struct ReadArgs {
     /// The most characters of a line; `None` cuts no line but one larger than a whole reply.
     #[serde(default)]
     pub max_line_chars: Option<u64>,
-    /// Pages of a PDF.
+    /// Pages of a PDF, which cannot be shown yet; ignored for other files.
     #[serde(default)]
     pub pages: Option<String>,
 }
@@ -208,12 +208,6 @@ impl Operation for Read {
     }
 
     async fn run(args: &ReadArgs, cx: &Context) -> Result<ReadOut, ToolError> {
-        if args.pages.as_deref().is_some_and(|pages| !pages.is_empty()) {
-            return Err(ToolError::new(
-                Kind::Unavailable,
-                "`pages` needs PDF support, which this build does not have",
-            ));
-        }
         found(args, cx, 0)
     }
 }

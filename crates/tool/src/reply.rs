@@ -159,6 +159,16 @@ impl Skipped {
         self.out_of_time += other.out_of_time;
     }
 
+    /// Returns the counts that are the same in every search. Once older files are skipped, how many files
+    /// were read depends on the order in which they arrived.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        match self.older {
+            0 => self,
+            _ => Self { older: 0, binary: 0, too_large: 0, unreadable: 0, ..self },
+        }
+    }
+
     /// Returns the counts in words, such as `3 ignored, 1 binary`.
     pub fn words(&self) -> String {
         [

@@ -244,15 +244,25 @@ fn arguments_are_checked() {
             "argument `offset` must be at least 1, not 0",
         ),
         (json!({"file_path": ""}), Kind::InvalidArgs, "argument `file_path` is empty; name a path"),
-        (
-            json!({"file_path": "a", "pages": "1-5"}),
-            Kind::Unavailable,
-            "`pages` needs PDF support, which this build does not have",
-        ),
     ] {
         let error = read(&world, args).error.expect("an error");
         assert_eq!((error.kind, error.message.as_str()), (kind, message));
     }
+}
+
+/// Pages had been refused for every file.
+#[test]
+fn pages_count_for_a_pdf_only() {
+    let world = MemoryWorld::new();
+    world.file("a", "x\n").file("a.pdf", "y\n").file("b", "%PDF-1.7\n");
+    for path in ["a", "a.pdf"] {
+        let with = read(&world, json!({"file_path": path, "pages": "1-5"}));
+        assert_eq!(with, read(&world, json!({"file_path": path})), "{path}");
+        assert!(with.ok, "{path}");
+    }
+    let error = read(&world, json!({"file_path": "b", "pages": "1-5"})).error.expect("an error");
+    let message = "a PDF document cannot be shown: this build has no support for it";
+    assert_eq!((error.kind, error.message.as_str()), (Kind::Unavailable, message));
 }
 
 /// Every window of a file that is larger than what is read at once is the same as a naive slice.
