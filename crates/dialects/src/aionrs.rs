@@ -3,6 +3,9 @@
 //! Commands run with `sh`; an exit code other than 0 is an error, also for the model. `Read` counts offsets
 //! from 0 and lines from 1. Replies that are too long lose their middle.
 //!
+//! `Read`, `Grep` and `Glob` run side by side. `Write`, `Edit` and `Bash` run alone in their session: a call
+//! waits for those before it, and later ones wait for it.
+//!
 //! Differences from the program:
 //! - `Bash`: a timeout shows the output so far and ends all its processes. Colours are removed; output over
 //!   the limit is stored whole and named.
@@ -31,8 +34,10 @@ pub const AIONRS: Dialect = Dialect {
     tools,
     settings,
     approval_timeout_ms: 300_000,
-    conventions: Conventions::DEFAULT,
+    conventions: CONVENTIONS,
 };
+
+const CONVENTIONS: Conventions = Conventions { takes_turns: true, ..Conventions::DEFAULT };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![READ.tool(), WRITE.tool(), EDIT.tool(), BASH.tool(), GREP.tool(), GLOB.tool()]

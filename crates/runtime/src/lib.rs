@@ -17,6 +17,7 @@ mod path_queue;
 pub mod question;
 mod runtime;
 mod schema_check;
+mod session_turns;
 mod span;
 
 pub use approvals::{Approvals, Asking};

@@ -28,6 +28,7 @@ use crate::hooks::telling::Telling;
 use crate::ledgers::NoLedger;
 use crate::path_queue::PathQueue;
 use crate::schema_check;
+use crate::session_turns::SessionTurns;
 
 /// Executes calls: one for each set of roots, shared by every surface of a process.
 pub struct Runtime {
@@ -52,6 +53,7 @@ pub struct Runtime {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) memo: Arc<Memo>,
     pub(crate) order: PathQueue,
+    pub(crate) session_turns: SessionTurns,
     /// Limits concurrent long calls; further ones wait.
     pub(crate) long: Arc<Semaphore>,
 }
@@ -470,6 +472,7 @@ impl Builder {
             redactor: Arc::new(self.redactor),
             memo: Arc::default(),
             order: PathQueue::default(),
+            session_turns: SessionTurns::default(),
             long: Arc::new(Semaphore::new(MAX_LONG)),
         }))
     }

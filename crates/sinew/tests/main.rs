@@ -10,6 +10,7 @@
 )]
 
 mod audit;
+mod beginning;
 mod broken;
 mod busy;
 mod caller;

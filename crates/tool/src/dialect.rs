@@ -35,6 +35,9 @@ pub struct Conventions {
     /// Makes the structured result of a reply that has none, after hooks and limits. It gets the first path of the
     /// call as its arguments name it.
     pub envelope: Option<fn(&Reply, Option<&str>) -> Value>,
+    /// Whether a call runs alone in its session, unless its tool only observes and is
+    /// [`parallel`](crate::Facts::parallel).
+    pub takes_turns: bool,
 }
 
 /// A dialect's own place and words for the full output of a reply that was cut.
@@ -60,12 +63,14 @@ pub struct CutText<'a> {
 }
 
 impl Conventions {
-    /// Plain errors, notes behind the text, paths as written, the store of sinew and no envelope.
+    /// Plain errors, notes behind the text, paths as written, the store of sinew, no envelope, and calls
+    /// side by side.
     pub const DEFAULT: Self = Self {
         fail: Reply::failure,
         notes_apart: false,
         joined_paths: false,
         outputs: None,
         envelope: None,
+        takes_turns: false,
     };
 }

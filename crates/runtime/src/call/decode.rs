@@ -14,6 +14,7 @@ use crate::catalog::Looker;
 pub(super) struct Decoded {
     pub(super) tool: Arc<dyn Tool>,
     pub(super) facts: Facts,
+    pub(super) takes_turns: bool,
     pub(super) settings: Arc<FileSettings>,
     pub(super) rules: Arc<Rules>,
     /// The rules that can match a call of the tool.
@@ -49,6 +50,7 @@ pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, Too
     let mut prepared = Arc::clone(&tool).prepare(args, &found.settings)?;
     Ok(Decoded {
         facts: tool.facts(),
+        takes_turns: found.takes_turns,
         settings: found.settings,
         rules: found.rules,
         own_rules: Arc::clone(&found.listed.rules),

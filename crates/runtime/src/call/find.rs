@@ -10,6 +10,8 @@ use crate::catalog::{Catalog, Listed, Looker};
 /// A tool with the rules and guard of its catalog.
 pub(super) struct Found {
     pub(super) listed: Arc<Listed>,
+    /// Whether calls of the dialect take turns.
+    pub(super) takes_turns: bool,
     pub(super) settings: Arc<FileSettings>,
     pub(super) joined_paths: bool,
     pub(super) rules: Arc<Rules>,
@@ -36,6 +38,7 @@ pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, Too
     if let Some(listed) = catalog.find(&request.name) {
         return Ok(Found {
             listed: Arc::clone(listed),
+            takes_turns: catalog.conventions.takes_turns,
             settings: Arc::clone(&catalog.settings),
             joined_paths: catalog.conventions.joined_paths,
             rules: Arc::clone(&catalog.rules),

@@ -1,4 +1,5 @@
-//! keep: queues a change at its paths and commits its intent. Cancellation in the queue ends the call.
+//! keep: queues a call at its session and its paths, and commits the intent of a change. Cancellation and the
+//! deadline end a call in the queue of its session.
 
 use std::path::PathBuf;
 
@@ -6,8 +7,10 @@ use sinew_tool::{Context, Cost, Kind, Prepared, Ruling, ToolError};
 
 use super::clear::Clear;
 use super::open::Open;
+use super::run::in_time;
 use crate::path_queue::HeldPaths;
 use crate::runtime::{CallOptions, Runtime};
+use crate::session_turns::HeldTurn;
 
 pub(super) struct Kept {
     pub(super) prepared: Box<dyn Prepared>,
@@ -16,16 +19,19 @@ pub(super) struct Kept {
     pub(super) ruling: Ruling,
     /// Held until the call ends: the next change of a path then sees this one.
     pub(super) turns: Option<HeldPaths>,
+    /// Held until the call ends, where the dialect takes turns.
+    pub(super) session_turn: Option<HeldTurn>,
 }
 
-/// Goes on with a call that changes nothing.
+/// Goes on with a call that waits for nothing and changes nothing.
 pub(super) fn observing(clear: Clear) -> Kept {
     let Clear { decoded, context, ruling, .. } = clear;
     let cost = decoded.prepared.cost(&context.targets);
-    Kept { prepared: decoded.prepared, cost, context, ruling, turns: None }
+    let prepared = decoded.prepared;
+    Kept { prepared, cost, context, ruling, turns: None, session_turn: None }
 }
 
-/// Queues a call with the changes to its paths, and records its intent.
+/// Queues a call that takes turns and changes to one path, and records the intent of a change.
 pub(super) async fn keep(
     runtime: &Runtime,
     mut clear: Clear,
@@ -33,7 +39,22 @@ pub(super) async fn keep(
     options: &CallOptions,
 ) -> Result<Kept, ToolError> {
     let temporaries = std::mem::take(&mut clear.temporaries);
+    let (facts, effects) = (clear.decoded.facts, clear.effects);
+    let takes_turns = clear.decoded.takes_turns;
     let mut kept = observing(clear);
+    if takes_turns {
+        let session = open.request.session.as_str();
+        let turn = async {
+            match facts.parallel && facts.effects.only_observes() {
+                true => runtime.session_turns.shared(session).await,
+                false => runtime.session_turns.alone(session).await,
+            }
+        };
+        kept.session_turn = Some(in_time(turn, &options.cancel, kept.context.deadline).await?);
+    }
+    if effects.only_observes() {
+        return Ok(kept);
+    }
     let targets = kept.context.targets.files.iter();
     let changed: Vec<PathBuf> = targets
         .filter(|target| target.claim.access.changes())

@@ -27,7 +27,7 @@ pub(super) async fn run(
     open: &mut Open,
     options: &CallOptions,
 ) -> Result<Done, ToolError> {
-    let Kept { prepared, cost, context, ruling, turns } = kept;
+    let Kept { prepared, cost, context, ruling, turns, session_turn } = kept;
     let notes = prepared.notes().to_vec();
     let result = match cost {
         Cost::Cheap => prepared.run(context.clone()).await,
@@ -37,7 +37,7 @@ pub(super) async fn run(
     open.entry.changed(context.world.files.changes());
     open.checkpoint = context.world.files.checkpoint();
     open.entry.used(context.world.processes.used());
-    drop(turns);
+    drop((turns, session_turn));
     let targets = Arc::clone(&context.targets);
     result.map(|ran| Done { ran, ruling, notes, context, targets })
 }
