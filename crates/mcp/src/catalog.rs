@@ -60,6 +60,6 @@ fn tool(info: ToolInfo) -> Tool {
 }
 
 /// Replaces `::`, which MCP names cannot contain; the runtime accepts both spellings.
-fn wire_name(name: &str) -> String {
+pub fn wire_name(name: &str) -> String {
     name.replace("::", "__")
 }

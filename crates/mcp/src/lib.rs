@@ -24,6 +24,7 @@ mod server;
 mod transport;
 
 pub use calls::Calls;
+pub use catalog::wire_name;
 pub use line::{Line, Lines};
 pub use object::Object;
 pub use progress::Pace;

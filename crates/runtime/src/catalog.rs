@@ -194,7 +194,7 @@ impl Catalog {
     }
 
     /// Returns the usable tool of an operation.
-    pub(crate) fn does(&self, operation: &str) -> Option<&str> {
+    pub fn does(&self, operation: &str) -> Option<&str> {
         let does =
             |listed: &&Arc<Listed>| listed.tool.operation() == operation && !listed.is_denied;
         self.tools.iter().find(does).map(|listed| listed.tool.name())

@@ -15,8 +15,11 @@ pub(crate) enum Answers {
 }
 
 /// What a server says to its client, and beside it.
+#[derive(Default)]
 pub(crate) struct ServerOutput {
     pub(crate) replies: Vec<Value>,
+    /// What it tells the model as it begins.
+    pub(crate) instructions: String,
     /// The questions that it put.
     pub(crate) questions: Vec<String>,
     pub(crate) err: String,
@@ -66,7 +69,7 @@ pub(crate) fn serve(
     };
     let client = json!({ "name": "test", "version": "1" });
     let shake = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client });
-    let mut said = ServerOutput { replies: Vec::new(), questions: Vec::new(), err: String::new() };
+    let mut said = ServerOutput::default();
     let mut send = |message: Value| {
         let mut message = message;
         message["jsonrpc"] = "2.0".into();
@@ -74,7 +77,9 @@ pub(crate) fn serve(
         drop(writeln!(input, "{message}"));
     };
     send(json!({ "id": "shake", "method": "initialize", "params": shake }));
-    if read(&mut output).is_some() {
+    if let Some(hello) = read(&mut output) {
+        let instructions = &hello["result"]["instructions"];
+        said.instructions = instructions.as_str().unwrap_or_default().to_owned();
         send(json!({ "method": "notifications/initialized" }));
         for (id, tool, arguments) in calls {
             let params = json!({ "name": tool, "arguments": arguments });
