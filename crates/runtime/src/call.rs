@@ -24,9 +24,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use sinew_guard::{Guard, Rules};
-use sinew_tool::{
-    Conventions, HookEvent, Kind, Reply, Request, Ruling, Targets, Tool, ToolError,
-};
+use sinew_tool::{Conventions, HookEvent, Kind, Reply, Request, Ruling, Targets, Tool, ToolError};
 use tracing::Instrument as _;
 
 use crate::catalog::denies;

@@ -117,6 +117,7 @@ fn take(list: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Returns the time before which files were there when a session began. A file's time may lag behind the
 /// clock by a tick.
+#[expect(clippy::disallowed_methods, reason = "files have times of the system's clock")]
 pub(crate) fn began_now() -> SystemTime {
     SystemTime::now() - std::time::Duration::from_millis(20)
 }

@@ -133,7 +133,6 @@ fn answers_of_other_runtimes_take_effect() {
             " a.txt: ",
         ),
         row(PRE_CLAUDE, r#"echo '{"continue":false,"stopReason":"enough"}'"#, (3, None), "enough"),
-        row(PRE_CLAUDE, "echo looks fine", ONE, " a.txt: "),
         row(("PostToolUse", "claude-code"), "echo lint >&2; exit 2", ONE, " a.txt: "),
         row(
             ("before_tool_execute", "sinew"),
