@@ -361,7 +361,7 @@ fn meta(reply: &Reply) -> Map<String, Value> {
     meta
 }
 
-/// Returns how many bytes a text in base64 stands for.
+/// Returns how many bytes a text in base64 encodes.
 fn decoded_bytes(base64: &str) -> usize {
     let n_padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
     (base64.len() / 4 * 3).saturating_sub(n_padding)

@@ -128,7 +128,7 @@ fn name_in_the_text_of_a_command_asks() {
             assert_eq!(said.kind("named"), Some("approval_denied"), "{text}");
             assert!(text.contains("`.mcp.json`") && text.contains("always asks"), "{text}");
         }
-        // What only a script names is refused in the middle, whatever was answered.
+        // What only a script names is refused in the middle, with any answer.
         assert!(!said.is_done("beside") && !said.is_done("unnamed"), "{answers:?}");
         assert_eq!(project.text(".envrc"), None, "{answers:?}");
         assert!(said.text("unnamed").contains(".envrc"), "{}", said.text("unnamed"));

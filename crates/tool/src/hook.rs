@@ -29,7 +29,7 @@ pub enum Decision {
     Replace(Arguments),
     /// Blocks the event, with the reason for the model.
     Block(String),
-    /// Asks a person whether the call may run, with the reason, whatever the rules allow. At other events
+    /// Asks a person whether the call may run, with the reason, even if rules allow it. At other events
     /// without effect.
     Ask(String),
     /// The hook failed for this reason, and the event continues.

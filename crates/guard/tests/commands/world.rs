@@ -141,7 +141,7 @@ impl Place {
         block_on(world.processes.run(options(timeout)))
     }
 
-    /// Runs a text that the shell alone reads, so that nobody allowed the names in it.
+    /// Runs a text that the shell alone reads, so that no answer covers the names in it.
     pub(crate) fn run_unseen(&self, text: &str, timeout: Duration) -> Result<Finished, ToolError> {
         let line = CommandLine::Shell(Shell::Posix, String::from("eval \"$UNSEEN\""));
         let env = vec![(String::from("UNSEEN"), text.to_owned())];
