@@ -109,10 +109,10 @@ const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
 
 /// How many vague words the comments of each crate hold, and the documents: no count may rise.
 const WORDS: &[(&str, usize)] = &[
-    ("documents", 241),
+    ("documents", 240),
     ("sinew", 78),
     ("sinew-config", 22),
-    ("sinew-dialects", 7),
+    ("sinew-dialects", 6),
     ("sinew-fs", 5),
     ("sinew-guard", 76),
     ("sinew-mcp", 1),

@@ -23,7 +23,7 @@ pub(super) struct Kept {
     pub(super) session_turn: Option<HeldTurn>,
 }
 
-/// Goes on with a call that waits for nothing and changes nothing.
+/// Continues a call that waits for nothing and changes nothing.
 pub(super) fn observing(clear: Clear) -> Kept {
     let Clear { decoded, context, ruling, .. } = clear;
     let cost = decoded.prepared.cost(&context.targets);

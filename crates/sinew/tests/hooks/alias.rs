@@ -119,7 +119,7 @@ fn answers_of_other_runtimes_take_effect() {
             (3, None),
             "not here",
         ),
-        // Nobody can be asked here, though a checkpoint keeps the change.
+        // No person can be asked here, though a checkpoint keeps the change.
         row(
             PRE_CLAUDE,
             r#"echo '{"hookSpecificOutput":{"permissionDecision":"ask","permissionDecisionReason":"sure?"}}'"#,
