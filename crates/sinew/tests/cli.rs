@@ -751,6 +751,23 @@ const KEYS: &[Row] = &[
         "",
         Seen::Shows("it holds `touch x`", "exit 0"),
     ),
+    (
+        "tools.exec.timeout",
+        "1",
+        &[
+            "--set",
+            "tools.commandPolicy.mode=denylist",
+            "--dialect",
+            "clawft",
+            "--approvals",
+            "allow",
+            "call",
+            "exec_shell",
+            r#"{"command":"sleep 1.5"}"#,
+        ],
+        "",
+        Seen::Shows("timeout after 1s", "exit 0"),
+    ),
     ("ledger.mode", "off", READ, "", Seen::Shows("no record", "a record")),
     // What each key of a hook does is tried where hooks are.
     (

@@ -33,14 +33,31 @@ fn lines(n: usize) -> String {
 const GO_ON: &str = "Use read_file with startLine and endLine to view a section of it, or grep to \
                      search it.";
 
+/// Checks the envelope of calls, and that the text is what a model reads of it.
+#[track_caller]
+fn check(place: &Place, rows: &[(&str, Value, Value)]) {
+    for (tool, args, expected) in rows {
+        let result = call(place, &[], tool, args);
+        assert_eq!(&result["structured"], expected, "{tool} {args}");
+        let (text, object) =
+            (result["content"][0]["text"].as_str().unwrap(), &result["structured"]);
+        let (output, error) = (object["output"].as_str().unwrap(), object["error"].as_str());
+        let both = match (output, error) {
+            (output, None) => output.to_owned(),
+            ("", Some(error)) => error.to_owned(),
+            (output, Some(error)) => format!("{output}\n\n{error}"),
+        };
+        assert_eq!(text, both, "{tool} {args}");
+    }
+}
+
 #[test]
 fn result_is_the_envelope_of_the_page() {
     let place = Place::new();
     let root = place.root.display();
     fs::write(place.root.join("a.txt"), "one\n").unwrap();
     fs::write(place.root.join("p.png"), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR").unwrap();
-    let id = format!(".molf/tool-output/{ID}.txt");
-    for (tool, args, expected) in [
+    let rows = [
         (
             "read_file",
             json!({ "path": "a.txt" }),
@@ -65,6 +82,20 @@ fn result_is_the_envelope_of_the_page() {
             }),
         ),
         ("glob", json!({ "pattern": "*.zig" }), json!({ "output": "No files found" })),
+        (
+            "read_fil",
+            json!({}),
+            json!({ "output": "", "error": "no tool of this name: read_fil\n\ndid you mean: read_file, write_file" }),
+        ),
+    ];
+    check(&place, &rows);
+}
+
+#[test]
+fn command_result_is_the_envelope_of_the_page() {
+    let place = Place::new();
+    let id = format!(".molf/tool-output/{ID}.txt");
+    let rows = [
         (
             "shell_exec",
             json!({ "command": "echo one; echo two >&2; exit 3" }),
@@ -98,25 +129,8 @@ fn result_is_the_envelope_of_the_page() {
                 },
             }),
         ),
-        (
-            "read_fil",
-            json!({}),
-            json!({ "output": "", "error": "no tool of this name: read_fil\n\ndid you mean: read_file, write_file" }),
-        ),
-    ] {
-        let result = call(&place, &[], tool, &args);
-        assert_eq!(result["structured"], expected, "{tool} {args}");
-        // The text is what a model reads of it.
-        let (text, object) =
-            (result["content"][0]["text"].as_str().unwrap(), &result["structured"]);
-        let (output, error) = (object["output"].as_str().unwrap(), object["error"].as_str());
-        let both = match (output, error) {
-            (output, None) => output.to_owned(),
-            ("", Some(error)) => error.to_owned(),
-            (output, Some(error)) => format!("{output}\n\n{error}"),
-        };
-        assert_eq!(text, both, "{tool} {args}");
-    }
+    ];
+    check(&place, &rows);
 }
 
 /// The file itself had been named, and nothing was kept.

@@ -80,6 +80,29 @@ fn clawft_text_is_its_object_alone() {
 }
 
 #[test]
+fn molf_text_is_its_output_alone() {
+    let place = Place::new();
+    fs::write(place.root.join("a.txt"), "one\n").unwrap();
+    let calls = [
+        ("shell_exec", json!({ "command": "cat a.txt", "timeout": 9_000_000 })),
+        ("read_file", json!({ "path": "a.txt" })),
+    ];
+    let results = served(&place, "molf", &calls);
+    for result in &results {
+        assert_eq!(text(result), result["structuredContent"]["output"], "{result}");
+    }
+    assert_eq!(text(&results[0]), "one\n\n\nexit code: 0");
+    assert_eq!(
+        results[0]["_meta"]["sinew/meta"]["notes"],
+        json!([
+            "[`timeout` was cut from 9000000 to the maximum of 1800000]",
+            "[`read_file` does this too, without a shell]",
+        ])
+    );
+    assert_eq!(results[1]["_meta"], Value::Null);
+}
+
+#[test]
 fn clawft_unknown_tool_is_its_error() {
     let place = Place::new();
     let calls = [("read_fle", json!({})), ("zzz", json!({}))];

@@ -397,6 +397,25 @@ mod tests {
         check("", 0, 0, None);
     }
 
+    /// A cut through the text of a long object had left no JSON.
+    #[test]
+    fn long_object_stays_json_and_its_text() {
+        let conventions = Conventions { notes_apart: true, ..Conventions::DEFAULT };
+        let limits = Limits { conventions: &conventions, store: None, path: None };
+        let request = Request::new("c1", "x", sinew_tool::Arguments::default());
+        let mut reply = Reply::json(serde_json::json!({ "a": "x".repeat(100_000), "b": 1 }));
+        reply.note("[a note]");
+        let reply = bound(&request, None, &limits, reply);
+        let object = reply.structured.clone().unwrap_or_default();
+        assert_eq!((texts(&reply.content), &object["b"]), (vec![&*object.to_string()], &1.into()));
+        assert!(size(&object) <= 50 * 1024 && reply.meta.truncated);
+        assert_eq!(reply.meta.notes, ["[a note]", "[the result was shortened]"]);
+        // A text that is no object is cut as ever, and the note on it stays apart.
+        let reply = bound(&request, None, &limits, Reply::text("line\n".repeat(2_001)));
+        assert_eq!(texts(&reply.content), ["line\n".repeat(2_000).trim_end()]);
+        assert_eq!(reply.meta.notes, ["[output cut after 2000 of 2001 lines]"]);
+    }
+
     #[test]
     fn a_long_line_behind_a_title_is_cut() {
         let limit = Bound { max_lines: Some(9), max_bytes: 10 };
