@@ -54,6 +54,29 @@ impl Imported {
         }
     }
 
+    /// Notes a name that the options keep although nothing here has it, so that no start warns of it.
+    fn absent(&mut self, name: &str, note: impl Into<String>) {
+        self.note(note);
+        let absent = self.options.absent.get_or_insert_default();
+        if !absent.iter().any(|known| known == name) {
+            absent.push(name.to_owned());
+        }
+    }
+
+    /// Notes absolute paths of rules, which mean something only where a root holds them.
+    fn note_absolute_paths(&mut self) {
+        let rules = self.options.rules.iter().flatten();
+        let of_rule = |rule: &RuleOptions| {
+            let but = rule.unless.iter().flat_map(|but| but.paths.iter().flatten());
+            rule.paths.iter().flatten().chain(but).cloned().collect::<Vec<_>>()
+        };
+        let absolute: Vec<String> =
+            rules.flat_map(of_rule).filter(|glob| glob.starts_with('/')).collect();
+        for glob in absolute {
+            self.absent(&glob, format!("`{glob}` counts only where a root holds such a path"));
+        }
+    }
+
     /// Adds a rule unless it is a duplicate.
     fn rule(&mut self, rule: RuleOptions) {
         let rules = self.options.rules.get_or_insert_default();
@@ -65,6 +88,12 @@ impl Imported {
 
 /// Parses permissions. The error names the place and the reason.
 pub fn read(form: Form, file: &Path, text: &str, home: Option<&Path>) -> Result<Imported, String> {
+    let mut imported = read_form(form, file, text, home)?;
+    imported.note_absolute_paths();
+    Ok(imported)
+}
+
+fn read_form(form: Form, file: &Path, text: &str, home: Option<&Path>) -> Result<Imported, String> {
     if form == Form::Mcp {
         return mcp::read(file, text);
     }

@@ -156,8 +156,11 @@ impl Layered {
     /// Adds a warning for each policy name that matches no tool: a rule with a typo restricts nothing.
     pub fn warn_of_unknown_tools(&mut self) {
         let known = sinew_dialects::names();
-        let is_known =
-            |pattern: &str| known.iter().any(|name| sinew_tool::tool_matches(pattern, name));
+        let absent = self.options.absent.clone().unwrap_or_default();
+        let is_known = |pattern: &str| {
+            absent.iter().any(|name| name == pattern)
+                || known.iter().any(|name| sinew_tool::tool_matches(pattern, name))
+        };
         let mut warn = |origin: &Origin, key: &str, names: &[String]| {
             for pattern in names.iter().filter(|pattern| !is_known(pattern)) {
                 self.warnings.push(format!("{origin}: {}", unknown(key, pattern)));

@@ -29,6 +29,10 @@ pub struct Options {
     /// as an error where a flag says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serve: Option<Vec<String>>,
+    /// Names of tools, and globs of paths, that rules and `[tools.policy]` hold although nothing here has
+    /// them. No start warns of them. `sinew import` writes those that it noted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absent: Option<Vec<String>>,
     /// Whether tools may only look: `profile = "read-only"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,

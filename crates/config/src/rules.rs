@@ -190,7 +190,10 @@ impl Layered {
                 idle.chain(but).map(|why| format!("{origin}: `rules[{at}]` means nothing: {why}")),
             );
             let globs = rule.paths.iter().chain(rule.unless.iter().flat_map(|but| &but.paths));
-            let outside = globs.flatten().filter(|glob| lies_outside(glob, roots));
+            let is_noted =
+                |glob: &String| self.options.absent.iter().flatten().any(|one| one == glob);
+            let outside =
+                globs.flatten().filter(|glob| lies_outside(glob, roots) && !is_noted(glob));
             warnings.extend(outside.map(|glob| {
                 format!("{origin}: `rules[{at}]`: `{glob}` lies in no root, so no call names it")
             }));

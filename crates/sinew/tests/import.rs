@@ -201,6 +201,49 @@ fn judged(place: &Place, asked: &[Value]) -> Vec<Value> {
         .collect()
 }
 
+/// What the import said of names that mean nothing here is not said again by each start. The control is the
+/// same file without the key that keeps them.
+#[test]
+fn absent_names_are_said_once() {
+    for (form, text, name) in [
+        ("clawft", r#"{"tools": {"denylist": ["write_file", "browser"]}}"#, "browser"),
+        ("molf", r#"{"read_file": {"*": "allow", "/srv/elsewhere/**": "deny"}}"#, "/srv/elsewhere"),
+        (
+            "claude-code",
+            r#"{"permissions": {"deny": ["Edit(//srv/elsewhere/**)"]}}"#,
+            "/srv/elsewhere",
+        ),
+    ] {
+        let place = Place::new();
+        let file = place.home.join("from");
+        fs::write(&file, text).unwrap();
+        let done = command(&place.home).args(["import", form]).arg(&file).output().unwrap();
+        let (said, written) = (String::from_utf8(done.stderr), String::from_utf8(done.stdout));
+        let (said, written) = (said.unwrap(), written.unwrap());
+        assert!(
+            said.contains(name) && written.contains("\nabsent = ["),
+            "{form}: {said} {written}"
+        );
+        let start = |configuration: String| {
+            let path = place.home.join("c.toml");
+            fs::write(&path, configuration).unwrap();
+            let done = command(&place.home)
+                .args(["--root", place.root.to_str().unwrap(), "--config"])
+                .arg(&path)
+                .args(["mcp", "--check"])
+                .output()
+                .unwrap();
+            String::from_utf8(done.stderr).unwrap()
+        };
+        let (head, rest) = written.split_once("\nabsent = [").unwrap();
+        let (_, tail) = rest.split_once("]\n").unwrap();
+        let without = format!("{head}\n{tail}");
+        assert!(start(without).contains(name), "{form}: the control is silent");
+        let warned = start(written);
+        assert!(!warned.contains(name), "{form}: {warned}");
+    }
+}
+
 #[test]
 fn a_file_is_imported_or_refused_with_its_place() {
     let place = Place::new();

@@ -69,7 +69,7 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
     };
     let mut policy = PolicyOptions { allow: list("allowlist")?, deny: list("denylist")? };
     for name in policy.allow.iter().chain(&policy.deny).flatten().filter(|name| !is_known(name)) {
-        imported.note(format!("`{name}` names no tool that is here"));
+        imported.absent(name, format!("`{name}` names no tool that is here"));
     }
     if policy != PolicyOptions::default() {
         if policy.allow.as_ref().is_some_and(Vec::is_empty) {

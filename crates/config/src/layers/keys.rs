@@ -75,6 +75,7 @@ pub(super) const KEYS: &[Key] = &[
     key("roots", Unordered),
     key("dialect", Unordered),
     key("serve", Serves),
+    key("absent", Unordered),
     key("read_only", ToTrue),
     key("profile", Word(PROFILES, "workspace")).held(AtLeast("profile")),
     key("rules", Added),
