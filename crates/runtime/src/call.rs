@@ -163,7 +163,7 @@ async fn way(
     }
     let found = found?;
     told.tool = Some(Arc::clone(&found.listed.tool));
-    if !runtime.hooks.at(HookEvent::BeforeToolExecute).is_empty() {
+    if found.joined_paths || !runtime.hooks.at(HookEvent::BeforeToolExecute).is_empty() {
         let before = before::before(runtime, &found, open, &mut told.notes, &options.cancel);
         Box::pin(before).await?;
     }

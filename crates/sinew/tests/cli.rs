@@ -581,7 +581,7 @@ const PLANT: &[&str] = &[
     "allow",
     "call",
     "Bash",
-    r#"{"command": "echo planted >.envrc; touch y; cat .envrc"}"#,
+    r#"{"command": "n=.env; echo planted >${n}rc; touch y; cat .envrc"}"#,
 ];
 const WRITE: &[&str] =
     &["--approvals", "allow", "call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
@@ -622,6 +622,7 @@ const KEYS: &[Row] = &[
     ("roots", r#"["{other}"]"#, LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),
     ("dialect", "moltis", TOOL_LIST, "", Seen::Shows("exit 0", "List ")),
     ("serve", r#"["read"]"#, TOOL_LIST, "", Seen::Shows("exit 0", "MultiEdit")),
+    ("absent", r#"["Wirte"]"#, SHOW, "", Seen::Resolved("absent = [\"Wirte\"]")),
     ("read_only", "true", WRITE, "", Seen::Shows("exit 3", "wrote b.txt")),
     ("approvals", "allow", WRITE_ASKING, "", Seen::Shows("wrote b.txt", "needs approval")),
     ("approval_timeout_s", "7", SHOW, "", Seen::Resolved("approval_timeout_s = 7")),

@@ -225,14 +225,11 @@ fn absent_names_are_said_once() {
             "{form}: {said} {written}"
         );
         let start = |configuration: String| {
-            let path = place.home.join("c.toml");
+            let path = place.home.join("config/sinew/config.toml");
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, configuration).unwrap();
-            let done = command(&place.home)
-                .args(["--root", place.root.to_str().unwrap(), "--config"])
-                .arg(&path)
-                .args(["mcp", "--check"])
-                .output()
-                .unwrap();
+            let args = ["mcp", "--check"];
+            let done = command(&place.home).current_dir(&place.root).args(args).output().unwrap();
             String::from_utf8(done.stderr).unwrap()
         };
         let (head, rest) = written.split_once("\nabsent = [").unwrap();

@@ -250,12 +250,12 @@ fn refusals_of_background_commands_come_first() {
     };
     let background = |command: &str| json!({ "command": command, "run_in_background": true });
     let refused = "[the sandbox refused to change ";
-    check("Bash", &background("echo x >.envrc; true"), refused);
-    check("Bash", &background("touch .envrc 2>&-; sleep 2"), "[b2 runs");
+    check("Bash", &background("n=.env; echo x >${n}rc; true"), refused);
+    check("Bash", &background("n=.env; touch ${n}rc 2>&-; sleep 2"), "[b2 runs");
     check("BashOutput", &json!({ "bash_id": "b2", "timeout": 20_000 }), refused);
-    check("Bash", &background("touch .envrc 2>&-; sleep 600"), "[b3 runs");
+    check("Bash", &background("n=.env; touch ${n}rc 2>&-; sleep 600"), "[b3 runs");
     check("KillShell", &json!({ "shell_id": "b3" }), refused);
-    let terminal = json!({ "command": "echo x >.envrc; sleep 1", "timeout": 20_000 });
+    let terminal = json!({ "command": "n=.env; echo x >${n}rc; sleep 1", "timeout": 20_000 });
     check("Terminal", &terminal, refused);
 }
 
@@ -287,6 +287,9 @@ fn commands_of_a_session_reach_one_another() {
     assert!(text(&fetched).contains("[background b1: running for"), "{fetched}");
 }
 
+/// A change of a protected name that the text does not show, so that no question is about it.
+const UNNAMED: &str = "n=.env; echo x >${n}rc";
+
 #[test]
 fn a_refusal_names_what_would_allow_it() {
     let home = Home::seen();
@@ -294,9 +297,9 @@ fn a_refusal_names_what_would_allow_it() {
     fs::write(home.dir.path().join(".netrc"), "canary").unwrap();
     let deny = format!("tools.fs.deny_paths=[\"{}/secret\"]", home.project.display());
     for (command, words, grant) in [
-        ("echo x >.envrc", "refused to change {root}/.envrc: programs here", ".envrc\"]"),
+        (UNNAMED, "refused to change {root}/.envrc: programs here", ".envrc\"]"),
         (
-            "mkdir -p a/.git/hooks; echo x >a/.git/hooks/pre-commit",
+            "h=hooks; mkdir -p a/.git/$h; echo x >a/.git/$h/pre-commit",
             "/a/.git/hooks/pre-commit: `.git/hooks/`",
             "run.unprotected = ",
         ),
@@ -320,7 +323,7 @@ fn a_refusal_names_what_would_allow_it() {
             println!("SKIPPED: commands have no sockets here");
             continue;
         }
-        let is_told = command == "echo x >.envrc";
+        let is_told = command == UNNAMED;
         assert_eq!(done.0, if is_told { 3 } else { 1 }, "{command}: {done:?}");
         let (words, grant) = (filled(words), filled(grant));
         assert!(done.2.contains(&words) && done.2.contains(&grant), "{command}: {done:?}");

@@ -361,6 +361,7 @@ const HOSTILE: &[(&str, &str)] = &[
         "git config --file .gitmodules submodule.x.update '!touch PWNED'",
         "grep -q '!' .gitmodules && touch PWNED",
     ),
+    ("chmod 0 .git/hooks", "stat -c %a .git/hooks | grep -qx 0 && touch PWNED"),
     ("git config core.worktree /", "git rev-parse --show-toplevel | grep -qx / && touch PWNED"),
 ];
 

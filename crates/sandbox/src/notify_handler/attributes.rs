@@ -73,6 +73,7 @@ impl CallHandler {
         if kind_of(target)? == FileType::Symlink {
             return Err(Errno::OPNOTSUPP);
         }
+        self.may_have_mode(&real_path(target.as_fd())?, mode)?;
         self.set(target, || chmod(path::by_number(target), mode))
     }
 

@@ -121,6 +121,16 @@ impl CallHandler {
         }
     }
 
+    /// Judges a new mode: git runs no hook of the user in a directory that the user cannot enter.
+    pub(super) fn may_have_mode(&self, real: &Path, mode: Mode) -> Result<(), Errno> {
+        match self.guarded(real) {
+            Some(guarded @ Guarded::Directory(_)) if !mode.contains(Mode::RWXU) => {
+                Err(self.refuse_guarded(real, guarded))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Remembers the single objects of a repository before its first change in the session.
     fn remember_objects(&self, objects: &Path) {
         if self.remembered.borrow().contains(objects) {
