@@ -673,45 +673,6 @@ mod tests {
             (0, r#"{"arguments":{"a":1}}"#, ""),
             replace(json!({"arguments":{"a":1}})),
         );
-        let after = HookEvent::AfterToolExecute;
-        let claude =
-            |event: HookEvent, end: (i32, &str, &str), expected: Result<HookAnswer, &str>| {
-                check("claude-code", event, end, expected);
-            };
-        let add = |text: &str| Ok(HookAnswer::Add(String::from(text)));
-        claude(before, (0, "", ""), go_on());
-        claude(before, (0, "checked 3 files", ""), go_on());
-        claude(before, (0, r#"{"suppressOutput":true}"#, ""), go_on());
-        claude(before, (2, "", "no\n"), block("no"));
-        claude(before, (1, "", "broken"), Err("exit code 1"));
-        claude(before, (0, r#"{"continue":false,"stopReason":"enough"}"#, ""), block("enough"));
-        claude(before, (0, r#"{"decision":"block","reason":"no"}"#, ""), block("no"));
-        claude(before, (0, r#"{"decision":"approve"}"#, ""), go_on());
-        let decides = |decision: &str, more: &str| {
-            format!(r#"{{"hookSpecificOutput":{{"permissionDecision":"{decision}"{more}}}}}"#)
-        };
-        let why = r#","permissionDecisionReason":"why""#;
-        claude(before, (0, &decides("deny", why), ""), block("why"));
-        claude(before, (0, &decides("allow", why), ""), go_on());
-        claude(before, (0, &decides("ask", why), ""), Ok(HookAnswer::Ask(String::from("why"))));
-        claude(before, (0, &decides("maybe", ""), ""), Err("`maybe`"));
-        claude(before, (0, &decides("ask", r#","updatedInput":{}"#), ""), Err("at once"));
-        claude(
-            before,
-            (0, &decides("allow", r#","updatedInput":{"a":1}"#), ""),
-            replace(json!({"arguments":{"a":1}})),
-        );
-        claude(after, (2, "", "lint"), add("lint"));
-        claude(after, (0, r#"{"decision":"block","reason":"lint"}"#, ""), add("lint"));
-        claude(
-            after,
-            (0, r#"{"hookSpecificOutput":{"additionalContext":"more"}}"#, ""),
-            add("more"),
-        );
-        claude(after, (0, &decides("ask", ""), ""), Err("`ask`"));
-        claude(HookEvent::BeforePrompt, (2, "", "no"), block("no"));
-        claude(HookEvent::TurnEnd, (2, "", "go on"), Err("nothing can be stopped"));
-        claude(before, (0, "{", ""), Err("no JSON object"));
         check("aionrs", before, (0, "formatted", ""), go_on());
         check("aionrs", before, (1, "out", ""), block("out"));
         check("aionrs", before, (7, "out", "err"), block("err"));

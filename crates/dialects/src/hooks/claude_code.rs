@@ -139,3 +139,79 @@ fn refusing(event: HookEvent, why: &str) -> Result<HookAnswer, String> {
         event => Err(format!("nothing can be stopped at {event}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(
+        event: HookEvent,
+        (code, stdout, stderr): (i32, &str, &str),
+        expected: Result<HookAnswer, &str>,
+    ) {
+        let end = HookEnd { code, stdout, stderr };
+        match (answer(event, &end), expected) {
+            (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{end:?}"),
+            (Err(why), Err(words)) => assert!(why.contains(words), "{end:?}: {why}"),
+            (answer, expected) => panic!("{end:?}: {answer:?}, not {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn answers_mean_what_they_mean_there() {
+        let before = HookEvent::BeforeToolExecute;
+        let block = |reason: &str| Ok(HookAnswer::Block(String::from(reason)));
+        let replace =
+            |value: Value| Ok(HookAnswer::Replace(value.as_object().cloned().expect("keys")));
+        let go_on = || Ok(HookAnswer::Continue);
+        let after = HookEvent::AfterToolExecute;
+        let add = |text: &str| Ok(HookAnswer::Add(String::from(text)));
+        check(before, (0, "", ""), go_on());
+        check(before, (0, "checked 3 files", ""), go_on());
+        check(before, (0, r#"{"suppressOutput":true}"#, ""), go_on());
+        check(before, (2, "", "no\n"), block("no"));
+        check(before, (1, "", "broken"), Err("exit code 1"));
+        check(before, (0, r#"{"continue":false,"stopReason":"enough"}"#, ""), block("enough"));
+        check(before, (0, r#"{"decision":"block","reason":"no"}"#, ""), block("no"));
+        check(before, (0, r#"{"decision":"approve"}"#, ""), go_on());
+        let decides = |decision: &str, more: &str| {
+            format!(r#"{{"hookSpecificOutput":{{"permissionDecision":"{decision}"{more}}}}}"#)
+        };
+        let why = r#","permissionDecisionReason":"why""#;
+        check(before, (0, &decides("deny", why), ""), block("why"));
+        check(before, (0, &decides("allow", why), ""), go_on());
+        check(before, (0, &decides("ask", why), ""), Ok(HookAnswer::Ask(String::from("why"))));
+        check(before, (0, &decides("maybe", ""), ""), Err("`maybe`"));
+        check(before, (0, &decides("ask", r#","updatedInput":{}"#), ""), Err("at once"));
+        check(
+            before,
+            (0, &decides("allow", r#","updatedInput":{"a":1}"#), ""),
+            replace(json!({"arguments":{"a":1}})),
+        );
+        check(after, (2, "", "lint"), add("lint"));
+        check(after, (0, r#"{"decision":"block","reason":"lint"}"#, ""), add("lint"));
+        check(
+            after,
+            (0, r#"{"hookSpecificOutput":{"additionalContext":"more"}}"#, ""),
+            add("more"),
+        );
+        check(after, (0, &decides("ask", ""), ""), Err("`ask`"));
+        check(HookEvent::BeforePrompt, (2, "", "no"), block("no"));
+        check(HookEvent::TurnEnd, (2, "", "go on"), Err("nothing can be stopped"));
+        check(before, (0, "{", ""), Err("no JSON object"));
+    }
+
+    #[test]
+    fn prompt_is_the_last_message_of_the_user() {
+        for (messages, expected) in [
+            (json!([]), ""),
+            (json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]), "a"),
+            (json!([{"role": "user", "content": [{"type": "text", "text": "c"}]}]), "c"),
+        ] {
+            let payload = json!({ "session": "s", "messages": messages });
+            let told = made(KEYS, "UserPromptSubmit", ("hook_event_name", "x"), &payload);
+            assert_eq!(told["prompt"], expected, "{payload}");
+        }
+    }
+}
