@@ -1,6 +1,7 @@
 """Claude Code at work with the tools of sinew alone: its own are denied, its model is scripted.
 
-With root the suite moves into a network namespace that has loopback only.
+A second task works with git as a person sees it: in a terminal, with a dialog for each command. With root the
+suite moves into a network namespace that has loopback only.
 """
 
 import contextlib
@@ -8,6 +9,7 @@ import fcntl
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -48,6 +50,36 @@ TURNS = [
 ]
 
 
+GIT_TASK = "E2E-GIT: bring the branches together"
+GIT_FINAL = "FINAL: the branches are one"
+# What changes the branch, the settings of the pipeline and those of the editor.
+GROUND = """git init -q -b main . && git config user.name a && git config user.email a@b.c &&
+mkdir -p .github/workflows .vscode && echo one > .github/workflows/ci.yml && echo {} > .vscode/settings.json &&
+echo one > notes.txt && git add . && git commit -qm one && git switch -qc feature &&
+echo two > .github/workflows/ci.yml && echo '{"a": 1}' > .vscode/settings.json && git commit -qam two &&
+git switch -q main && echo more > more.txt && git add . && git commit -qm three"""
+# Each command, and whether it fails: a hook is planted by a script, which no question names.
+GIT_TURNS = [
+    ("Switching.", "git checkout -q feature && cat .github/workflows/ci.yml .vscode/settings.json", False),
+    ("Committing.", "echo two >> notes.txt && git commit -qam notes && git log --oneline | wc -l", False),
+    ("Merging.", "git checkout -q main && git merge -q -m merged feature && git status --short", False),
+    ("Beginning another.", "git init -q -b main tool && git -C tool status --short --branch", False),
+    ("Trying a hook.", "h=hooks; echo echo planted > tool/.git/$h/pre-commit", True),
+]
+
+
+def git_fixtures():
+    turns = []
+    for n, (text, command, _) in enumerate(GIT_TURNS):
+        arguments = {"command": command, "description": text}
+        turns.append({"content": text, "toolCalls": [{"name": "mcp__sinew__Bash", "arguments": arguments}]})
+    turns.append({"content": GIT_FINAL})
+    return [
+        {"match": {"userMessage": "E2E-GIT", "turnIndex": n}, "response": response}
+        for n, response in enumerate(turns)
+    ]
+
+
 def fixtures():
     turns = []
     for n, (text, tool, arguments, _) in enumerate(TURNS):
@@ -61,6 +93,7 @@ def fixtures():
             {"match": {"userMessage": "E2E-TASK", "turnIndex": n}, "response": response}
             for n, response in turns
         ]
+        + git_fixtures()
     }
 
 
@@ -179,6 +212,114 @@ def claude(root, address):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+class Terminal:
+    """Claude Code in a terminal of tmux, which a person looks at."""
+
+    def __init__(self, root, address):
+        self.name = f"sinew-claude-{os.getpid()}"
+        kept = {name: os.environ[name] for name in ("HOME", "PATH", "SINEW_BIN") if name in os.environ}
+        env = {
+            **kept, "ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": KEY, "IS_SANDBOX": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
+            "MAX_THINKING_TOKENS": "0", "TERM": "xterm-256color", "LANG": "C.UTF-8",
+        }
+        self.tmux(
+            "new-session", "-d", "-s", self.name, "-x", "110", "-y", "50", "-c", str(root), "env", "-i",
+            *[f"{name}={value}" for name, value in env.items()],
+            "claude", "--model", "claude-sonnet-4-5", GIT_TASK,
+        )
+
+    def tmux(self, *args):
+        done = subprocess.run(["tmux", "-L", self.name, *args], capture_output=True, text=True)
+        return done.stdout
+
+    def shown(self):
+        return self.tmux("capture-pane", "-p", "-t", self.name).rstrip() + "\n"
+
+    def until(self, pattern):
+        """Waits until the screen has a pattern, and returns the screen."""
+        for _ in range(600):
+            shown = self.shown()
+            if re.search(pattern, shown):
+                return shown
+            time.sleep(0.1)
+        raise AssertionError(f"no {pattern!r} on the screen:\n{shown}")
+
+    def accept(self, dialog):
+        """Answers a dialog with its first choice. One that is still being drawn takes no key."""
+        for n in range(100):
+            if n % 10 == 0:
+                self.tmux("send-keys", "-t", self.name, "Enter")
+            time.sleep(0.1)
+            if not re.search(dialog, self.shown()):
+                return
+        raise AssertionError(f"the dialog stays:\n{self.shown()}")
+
+    def close(self):
+        self.tmux("kill-server")
+
+
+KEY = "sk-ant-e2e-00000000000000000000"
+
+
+def in_terminal(directory, address):
+    """Lets a person do the task with git; each command has a dialog, whose answer counts for sinew too."""
+    root, twin = directory / "git", directory / "outside"
+    for place in (root, twin):
+        place.mkdir()
+        subprocess.run(["sh", "-c", GROUND], cwd=place, check=True)
+    # Objects count as the user's only if they are older than the session.
+    time.sleep(0.1)
+    server = {
+        "command": checks.binary(), "args": ["--approvals", "trust-client", "mcp"], "alwaysLoad": True,
+    }
+    checks.write(root / ".mcp.json", json.dumps({"mcpServers": {"sinew": server}}))
+    settings = {"permissions": {"deny": DENIED}, "enabledMcpjsonServers": ["sinew"]}
+    checks.write(root / ".claude/settings.local.json", json.dumps(settings))
+    checks.write(root / ".git/info/exclude", ".mcp.json\n.claude\n")
+    known = {
+        "hasCompletedOnboarding": True, "theme": "dark", "bypassPermissionsModeAccepted": True,
+        "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
+        "projects": {str(root): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
+    }
+    checks.write(checks.Path(os.environ["HOME"]) / ".claude.json", json.dumps(known))
+    screens = []
+    terminal = Terminal(root, address)
+    try:
+        with check("in a terminal each command of the task has one dialog"):
+            for text, _, _ in GIT_TURNS:
+                dialog = rf'(?s)description: "{re.escape(text)}".*Do you want to proceed'
+                screens.append(terminal.until(dialog))
+                terminal.accept(dialog)
+            screens.append(terminal.until(re.escape(GIT_FINAL)))
+    finally:
+        terminal.close()
+        if os.environ.get("E2E_SCREENS"):
+            for n, shown in enumerate(screens, 1):
+                checks.write(checks.Path(os.environ["E2E_SCREENS"]) / f"claude-git-{n}.txt", shown)
+    with check("the dialog shows the whole command"):
+        contains(re.sub(r"[\s│]+", " ", screens[0]), "git checkout -q feature && cat .github/workflows/ci.yml")
+    with check("after it the repository is as it is outside"):
+        for _, command, fails in GIT_TURNS:
+            if not fails:
+                subprocess.run(["sh", "-c", command], cwd=twin, check=True, capture_output=True)
+
+        def state(place):
+            look = (
+                "git log --format=%s --graph --all; git status --short --branch; git config --list --local;"
+                "cat .github/workflows/ci.yml .vscode/settings.json notes.txt; git -C tool status --short --branch;"
+                "ls tool/.git tool/.git/hooks"
+            )
+            return subprocess.run(["sh", "-c", look], cwd=place, capture_output=True, text=True).stdout
+
+        equal(state(root), state(twin))
+        true(not (root / "tool/.git/hooks/pre-commit").exists(), "the hook was planted")
+    with check("each command is in the ledger with how it ended"):
+        rows = [(row["tool"], row["outcome"]) for row in checks.records()][-len(GIT_TURNS):]
+        equal([tool for tool, _ in rows], ["Bash"] * len(GIT_TURNS))
+        equal([outcome != "ok" for _, outcome in rows], [fails for *_, fails in GIT_TURNS], str(rows))
+
+
 def results(events):
     """Returns what each tool call was answered, in order, as (text, whether it failed)."""
     found = []
@@ -242,9 +383,22 @@ def body(directory):
         equal(rows, expected)
 
 
+def whole(directory):
+    body(directory)
+    with check("a terminal, Claude Code and the scripted model are installed"):
+        missing = [name for name in ["tmux", "claude", "llmock"] if not shutil.which(name)]
+        if missing:
+            raise Skip(f"{missing} missing")
+    if not missing:
+        other = directory / "terminal"
+        other.mkdir()
+        with model(other) as (address, _):
+            in_terminal(other, address)
+
+
 if os.getuid() == 0 and not os.environ.get("E2E_LOOPBACK_ONLY"):
     os.environ["E2E_LOOPBACK_ONLY"] = "1"
     os.execvp("unshare", ["unshare", "--net", sys.executable, *sys.argv])
 if os.environ.get("E2E_LOOPBACK_ONLY"):
     loopback_up()
-checks.run(body)
+checks.run(whole)

@@ -305,10 +305,12 @@ def begun():
     commit = "git -c user.name=a -c user.email=a@b.c commit --all --message first"
     return Project(
         "begun",
-        {".gitignore": "node_modules\ntarget\n"},
+        # Cargo looks for a workspace in the directories above.
+        {".gitignore": "made\nnode_modules\ntarget\n", "Cargo.toml": "[workspace]\n"},
         [
             ("cargo new --offline made 2>&1", "Creating binary"),
-            ("git -C made rev-parse --is-inside-work-tree", "true"),
+            ("git -C made rev-parse --show-toplevel", "/begun/made"),
+            ("cargo run --quiet --offline", "Hello, world!"),
             ("git init --initial-branch main 2>&1", "Initialized"),
             (f"{NPM} init --yes 2>&1", '"name": "begun"'),
             (f"{NPM} pkg set scripts.prepare=husky", ""),
@@ -320,7 +322,10 @@ def begun():
             ("git config user.name later && git config core.hooksPath", ".husky/_"),
         ],
         ["made/src/main.rs", "package.json", ".husky/pre-commit", "hooked.txt"],
-        {".git", ".gitignore", ".husky", "hooked.txt", "made", "node_modules", "package.json"},
+        {
+            ".git", ".gitignore", ".husky", "Cargo.lock", "Cargo.toml", "hooked.txt", "made", "node_modules",
+            "package.json", "target",
+        },
         prepare,
     )
 

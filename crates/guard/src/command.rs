@@ -88,7 +88,7 @@ pub(crate) fn contain(
     };
     let named = match &analysis.plain {
         Ok(_) => Vec::new(),
-        Err(_) => guard.named_in(&analysis.commands, &cwd, commands.unprotected()),
+        Err(_) => guard.named_in(&command.line, &analysis.commands, &cwd, commands.unprotected()),
     };
     Ok(CommandTarget { command, program, argv, cwd, analysis, named })
 }

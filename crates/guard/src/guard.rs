@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use sinew_tool::{
-    Access, Analysis, Background, Claim, CommandLine, CommandList, FileError, FileSettings,
-    FileState, FileTarget, Kind, Links, Slot, Targets, ToolError, Verdict,
+    Access, Analysis, Background, Claim, CommandLine, FileError, FileSettings, FileState,
+    FileTarget, Kind, LazyCommandList, Links, Slot, Targets, ToolError, Verdict,
 };
 
 use crate::approval_fingerprint::{CONTAINMENT, state_at};
@@ -202,13 +202,21 @@ impl Guard {
         }
     }
 
-    /// Returns the protected names that commands would change, apart from `granted` ones.
+    /// Returns the protected names that a command says it changes, apart from `granted` ones.
     pub(crate) fn named_in(
         &self,
-        commands: &CommandList,
+        line: &CommandLine,
+        commands: &LazyCommandList,
         cwd: &Path,
         granted: &[String],
     ) -> Vec<&'static str> {
+        let may_name = match line {
+            CommandLine::Shell(_, text) => named::may_name(text),
+            CommandLine::Argv(argv) => argv.iter().any(|word| named::may_name(word)),
+        };
+        if !may_name {
+            return Vec::new();
+        }
         let roots: Vec<&Path> = self.shared.roots.paths().collect();
         named::named(commands, &named::Scene { cwd, roots: &roots, granted, files: &HostFiles })
     }

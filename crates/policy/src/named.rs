@@ -5,7 +5,9 @@
 //! what a program writes by itself, is refused in the middle of the command.
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
 
+use aho_corasick::AhoCorasick;
 use sinew_shell::file_system::FileSystem;
 use sinew_tool::{CommandList, Piece};
 
@@ -13,7 +15,7 @@ use serde_json::Value;
 
 use crate::git_config;
 use crate::guarded::{self, Guarded};
-use crate::rules::Names;
+use crate::rules::{self, Names};
 
 /// Programs that change no file that their words name.
 const READERS: &[&str] = &[
@@ -88,11 +90,43 @@ pub struct Scene<'a> {
     pub files: &'a dyn FileSystem,
 }
 
+/// Words of a repository's own directory, and those that a command of git names.
+const WORDS_OF_GIT: &[&str] = &[
+    "branches",
+    "commondir",
+    "config",
+    "gitdir",
+    "hooks",
+    "lfs",
+    "modules",
+    "objects",
+    "rebase",
+    "remotes",
+    "sequencer",
+    "set-url",
+    "worktrees",
+];
+
+/// Returns whether the text of a command may name a protected name. Most texts hold no word that does, and
+/// listing their commands takes longer than this.
+pub fn may_name(text: &str) -> bool {
+    static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+        let first =
+            |name: &'static str| name.trim_start_matches('*').split('/').next().unwrap_or_default();
+        let names = rules::all_protected().map(first);
+        let set_ups = SET_UPS.iter().filter_map(|(words, _)| words.first().copied());
+        let words = names.chain(set_ups.filter(|word| *word != "git"));
+        let words = words.chain(PACKAGE_MANAGERS.iter().copied()).chain(WORDS_OF_GIT.iter().copied());
+        AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok()
+    });
+    WORDS.as_ref().is_none_or(|words| words.is_match(text))
+}
+
 /// Returns the protected names that commands say they change, each once.
 pub fn named(list: &CommandList, scene: &Scene<'_>) -> Vec<&'static str> {
     let mut found = Vec::new();
     scene.list(list, &mut found, 0);
-    let is_granted = |name: &&str| crate::rules::is_granted(name, scene.granted);
+    let is_granted = |name: &&str| rules::is_granted(name, scene.granted);
     found.retain(|name| !is_granted(name));
     found.sort_unstable();
     found.dedup();
@@ -281,6 +315,7 @@ mod tests {
             files: &OnePackage,
         };
         assert_eq!(named(&list, &scene), expected, "{text}");
+        assert!(expected.is_empty() || may_name(text), "{text}");
     }
 
     #[test]
@@ -336,6 +371,9 @@ mod tests {
         ];
         for (text, expected) in all {
             check(text, expected);
+        }
+        for text in ["make test", "cargo build --release && ls -l target", "git commit -am 'x y'"] {
+            assert!(!may_name(text), "{text}");
         }
     }
 }

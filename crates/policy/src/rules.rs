@@ -384,7 +384,7 @@ impl Names {
 }
 
 /// Returns every protected name.
-fn all_protected() -> impl Iterator<Item = &'static str> {
+pub(crate) fn all_protected() -> impl Iterator<Item = &'static str> {
     PROTECTED.iter().chain(ELSEWHERE).copied()
 }
 

@@ -256,6 +256,10 @@ impl CallHandler {
         };
         let place = self.place(caller, new)?;
         let real = place.real()?;
+        // libgit2 tries a link before it renames. The kernel looks for the name first too.
+        if !place.name.is_empty() && look(place.dir.as_fd(), &place.name).is_ok() {
+            return Err(Errno::EXIST);
+        }
         // With another name it could be changed.
         let source = real_path(target.as_fd())?;
         self.may_change(&source)?;
