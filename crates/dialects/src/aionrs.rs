@@ -4,7 +4,7 @@
 //! from 0 and lines from 1. Replies that are too long lose their middle.
 //!
 //! `Read`, `Grep` and `Glob` run side by side. `Write`, `Edit` and `Bash` run alone in their session: a call
-//! waits for those before it, and later ones wait for it.
+//! that may run waits for those that run, and later ones wait for it.
 //!
 //! Differences from the program:
 //! - `Bash`: a timeout shows the output so far and ends all its processes. Colours are removed; output over

@@ -214,7 +214,7 @@ impl Guard {
             CommandLine::Shell(_, text) => named::may_name(text),
             CommandLine::Argv(argv) => argv.iter().any(|word| named::may_name(word)),
         };
-        if !may_name {
+        if !may_name && !named::may_name(&cwd.to_string_lossy()) {
             return Vec::new();
         }
         let roots: Vec<&Path> = self.shared.roots.paths().collect();

@@ -29,7 +29,7 @@ pub enum Guarded {
 }
 
 /// The name of hooks, for messages and grants.
-const HOOKS: &str = ".git/hooks/";
+pub(crate) const HOOKS: &str = ".git/hooks/";
 
 /// A file that leads git elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -178,10 +178,18 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     }
     let named = targets.command.as_ref().map_or(&[][..], |command| &command.named);
     if !named.is_empty() {
+        let them = if named.len() == 1 { "it" } else { "them" };
         let names: Vec<_> = named.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(" and ");
-        let why =
-            format!("other programs act on {names}, so a command that changes it always asks");
+        let mut why =
+            format!("other programs act on {names}, so a command that changes {them} always asks");
+        // An answer must know of these too.
+        let plain = targets.command.as_ref().map(|command| &command.analysis.plain);
+        if let Some(Err(unclear)) = plain
+            && ["shell.terminal", command_pattern::UNCONTAINED].contains(&unclear.rule)
+        {
+            why = format!("{why}; {}", unclear.why);
+        }
         return ruling(Verdict::Ask, PROTECTED, why);
     }
     if let Some(allowed) = rule::allowed(&rules.rules, case, targets) {

@@ -4,6 +4,7 @@
 //! Scripts of `package.json` that a package manager runs belong to the text. What it does not show, such as
 //! what a program writes by itself, is refused in the middle of the command.
 
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -11,7 +12,7 @@ use aho_corasick::AhoCorasick;
 use sinew_shell::file_system::FileSystem;
 use sinew_tool::{CommandList, Piece};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::git_config;
 use crate::guarded::{self, Guarded};
@@ -69,6 +70,20 @@ const RUNNERS: &[&[&str]] = &[
     &["npm", "exec"],
 ];
 
+/// Options whose value is left out of what a program does.
+const LEFT_OUT: &[&str] = &[
+    "--exclude",
+    "--exclude-dir",
+    "--exclude-from",
+    "--ignore",
+    "--ignore-path",
+    "-path",
+    "-ipath",
+    "-wholename",
+    "-name",
+    "-iname",
+];
+
 /// Package managers that run scripts of `package.json`.
 const PACKAGE_MANAGERS: &[&str] = &["npm", "pnpm", "yarn", "bun"];
 /// The scripts that they run when they install packages.
@@ -76,8 +91,8 @@ const OF_INSTALL: &[&str] =
     &["preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare"];
 /// The largest `package.json` that is looked at, in bytes.
 const MAX_PACKAGE: u64 = 256 * 1024;
-/// The deepest nesting of scripts that run others.
-const MAX_DEPTH: usize = 4;
+/// The most commands of all scripts together.
+const MAX_COMMANDS: usize = 2_000;
 
 /// Where a command would run.
 pub struct Scene<'a> {
@@ -116,7 +131,8 @@ pub fn may_name(text: &str) -> bool {
         let names = rules::all_protected().map(first);
         let set_ups = SET_UPS.iter().filter_map(|(words, _)| words.first().copied());
         let words = names.chain(set_ups.filter(|word| *word != "git"));
-        let words = words.chain(PACKAGE_MANAGERS.iter().copied()).chain(WORDS_OF_GIT.iter().copied());
+        let words =
+            words.chain(PACKAGE_MANAGERS.iter().copied()).chain(WORDS_OF_GIT.iter().copied());
         AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok()
     });
     WORDS.as_ref().is_none_or(|words| words.is_match(text))
@@ -125,7 +141,21 @@ pub fn may_name(text: &str) -> bool {
 /// Returns the protected names that commands say they change, each once.
 pub fn named(list: &CommandList, scene: &Scene<'_>) -> Vec<&'static str> {
     let mut found = Vec::new();
-    scene.list(list, &mut found, 0);
+    scene.list(list, &mut found);
+    let mut scripts = Scripts::default();
+    scripts.add_run_by(list, scene);
+    // A model may have written `package.json`: each script is read once, and all together have a limit.
+    let (mut at, mut n_commands) = (0, 0);
+    while let Some(script) = scripts.texts.get(at) {
+        let list = sinew_shell::list(script);
+        n_commands += list.all.len();
+        if MAX_COMMANDS < n_commands {
+            break;
+        }
+        scene.list(&list, &mut found);
+        scripts.add_run_by(&list, scene);
+        at += 1;
+    }
     let is_granted = |name: &&str| rules::is_granted(name, scene.granted);
     found.retain(|name| !is_granted(name));
     found.sort_unstable();
@@ -133,44 +163,60 @@ pub fn named(list: &CommandList, scene: &Scene<'_>) -> Vec<&'static str> {
     found
 }
 
+/// The scripts of `package.json` that a command runs, each once.
+#[derive(Default)]
+struct Scripts {
+    /// All scripts of the file, once it was read.
+    all: Option<Map<String, Value>>,
+    names: HashSet<String>,
+    texts: Vec<String>,
+}
+
+impl Scripts {
+    /// Adds the scripts that commands run.
+    fn add_run_by(&mut self, list: &CommandList, scene: &Scene<'_>) {
+        for name in list.all.iter().flat_map(|words| run_by(words)) {
+            let all = self.all.get_or_insert_with(|| {
+                let text = scene.files.read(&scene.cwd.join("package.json"), MAX_PACKAGE);
+                let package: Option<Value> = serde_json::from_slice(&text.unwrap_or_default()).ok();
+                let scripts = package.as_ref().and_then(|package| package.get("scripts"));
+                scripts.and_then(Value::as_object).cloned().unwrap_or_default()
+            });
+            if let Some(script) = all.get(&name).and_then(Value::as_str)
+                && self.names.insert(name)
+            {
+                self.texts.push(script.to_owned());
+            }
+        }
+    }
+}
+
+/// Returns the names of the scripts that a command runs.
+fn run_by(words: &[Piece]) -> Vec<String> {
+    let words = words.iter().map(|word| word.known().unwrap_or_default());
+    let mut plain = words.filter(|word| !word.starts_with('-'));
+    let program = plain.next().and_then(|program| program.rsplit('/').next());
+    if !program.is_some_and(|program| PACKAGE_MANAGERS.contains(&program)) {
+        return Vec::new();
+    }
+    match plain.next() {
+        None | Some("install" | "i" | "ci" | "add" | "link" | "update" | "rebuild") => {
+            OF_INSTALL.iter().copied().map(str::to_owned).collect()
+        }
+        Some("run" | "run-script") => plain.next().map(around).unwrap_or_default(),
+        Some(name) => around(name),
+    }
+}
+
 impl Scene<'_> {
-    fn list(&self, list: &CommandList, found: &mut Vec<&'static str>, depth: usize) {
+    fn list(&self, list: &CommandList, found: &mut Vec<&'static str>) {
         for words in &list.all {
             let words: Vec<&str> =
                 words.iter().map(|word| word.known().unwrap_or_default()).collect();
             self.command(&words, found);
-            if depth < MAX_DEPTH {
-                for script in self.scripts(&words) {
-                    self.list(&sinew_shell::list(&script), found, depth + 1);
-                }
-            }
         }
         found
             .extend(list.writes.iter().filter_map(Piece::known).filter_map(|word| self.path(word)));
-    }
-
-    /// Returns the scripts of `package.json` that a command runs.
-    fn scripts(&self, words: &[&str]) -> Vec<String> {
-        let mut plain = words.iter().filter(|word| !word.starts_with('-'));
-        let runs = plain.next().is_some_and(|program| PACKAGE_MANAGERS.contains(program));
-        if !runs {
-            return Vec::new();
-        }
-        let named: Vec<String> = match plain.next() {
-            None | Some(&("install" | "i" | "ci" | "add" | "link" | "update" | "rebuild")) => {
-                OF_INSTALL.iter().copied().map(str::to_owned).collect()
-            }
-            Some(&("run" | "run-script")) => {
-                plain.next().map(|name| around(name)).unwrap_or_default()
-            }
-            Some(name) => around(name),
-        };
-        let package = self.files.read(&self.cwd.join("package.json"), MAX_PACKAGE);
-        let package: Option<Value> =
-            package.ok().and_then(|text| serde_json::from_slice(&text).ok());
-        let scripts = package.as_ref().and_then(|package| package.get("scripts"));
-        let script = |name: &String| Some(scripts?.get(name)?.as_str()?.to_owned());
-        named.iter().filter_map(script).collect()
     }
 
     fn command(&self, words: &[&str], found: &mut Vec<&'static str>) {
@@ -194,7 +240,14 @@ impl Scene<'_> {
         match program {
             // Git itself writes tracked names only with the content of a commit, which is judged as such.
             "git" => found.extend(of_git(rest)),
-            _ => found.extend(rest.iter().filter_map(|word| self.path(word))),
+            _ => {
+                // What a search leaves out is not changed.
+                let before = std::iter::once(first).chain(rest);
+                let counts = before.zip(rest).filter(|(before, word)| {
+                    !LEFT_OUT.contains(before) && !LEFT_OUT.iter().any(|out| is_value_of(out, word))
+                });
+                found.extend(counts.filter_map(|(_, word)| self.path(word)));
+            }
         }
     }
 
@@ -211,9 +264,16 @@ impl Scene<'_> {
         let exists = |path: &Path| self.files.lstat(path).is_ok_and(|found| found.is_some());
         match guarded::find(&Names::new(&real, named), &real, self.granted, &exists)? {
             Guarded::Elsewhere(_) | Guarded::Closed(_) | Guarded::Hook { is_sample: true } => None,
+            // Directories of a repository are made and removed freely; only that of hooks has a name of its own.
+            Guarded::Directory(name) if name != guarded::HOOKS => None,
             found => Some(found.name()),
         }
     }
+}
+
+/// Returns whether a word is an option with its value behind `=`.
+fn is_value_of(option: &str, word: &str) -> bool {
+    word.strip_prefix(option).is_some_and(|rest| rest.starts_with('='))
 }
 
 /// Returns a script of `package.json` with those that run before and after it.
@@ -242,11 +302,19 @@ fn of_git(words: &[&str]) -> Option<&'static str> {
 
 /// Returns whether `git config` with these words sets a key of the repository that is refused.
 fn sets_refused(words: &[&str]) -> bool {
-    let elsewhere = ["--global", "--system", "--file", "-f", "--blob", "--get", "--list", "-l"];
-    if words.iter().any(|word| elsewhere.contains(word) || word.starts_with("--get")) {
+    let elsewhere = ["--global", "--system", "-f", "--list", "-l"];
+    let is_elsewhere = |word: &&str| {
+        elsewhere.contains(word)
+            || ["--file", "--blob", "--get"].iter().any(|start| word.starts_with(start))
+    };
+    if words.iter().any(is_elsewhere) {
         return false;
     }
-    let mut plain = words.iter().copied().filter(|word| !word.starts_with('-')).peekable();
+    let before = std::iter::once(&"").chain(words);
+    let plain = before.zip(words).filter(|(before, word)| {
+        !word.starts_with('-') && !["--type", "--default", "--comment"].contains(before)
+    });
+    let mut plain = plain.map(|(_, word)| *word).peekable();
     if plain.next_if(|word| matches!(*word, "set" | "unset")).is_none()
         && plain.peek().is_none_or(|word| !word.contains('.'))
     {
@@ -303,7 +371,8 @@ mod tests {
             fn read(&self, path: &Path, _: u64) -> io::Result<Vec<u8>> {
                 assert_eq!(path, Path::new("/p/src/package.json"));
                 let scripts = json!({"prepare": "husky", "x": "npm run y", "test": "jest",
-                    "posty": "echo 1 > .envrc", "endless": "npm run endless"});
+                    "posty": "echo 1 > .envrc", "endless": "npm run endless",
+                    "wide": "npm run wide;".repeat(3_000)});
                 Ok(json!({"scripts": scripts}).to_string().into_bytes())
             }
         }
@@ -345,7 +414,14 @@ mod tests {
             ("yarn", &[".git/config", ".husky/"]),
             ("npm run prepare", &[".git/config", ".husky/"]),
             ("pnpm x", &[".envrc"]),
+            ("/usr/bin/npm run prepare", &[".git/config", ".husky/"]),
+            ("git config --type bool core.fsmonitor true", &[".git/config"]),
             // Nothing that asks by its name.
+            ("npm run wide", &[]),
+            ("find .. -path ../.git -prune -o -type f -exec touch {} +", &[]),
+            ("tar --exclude=../.git --exclude ../.vscode -czf x.tgz ..", &[]),
+            ("mkdir -p ../.git/remotes ../.git/objects", &[]),
+            ("git config --file=/tmp/x core.pager y", &[]),
             ("npm test", &[]),
             ("npm run endless", &[]),
             ("npm init -y", &[]),

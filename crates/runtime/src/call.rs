@@ -181,10 +181,9 @@ async fn way(
     }
     let judged = judge::judge(runtime, contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;
-    let waits = cleared.decoded.takes_turns || !cleared.effects.only_observes();
-    let kept = match waits {
-        true => Box::pin(keep::keep(runtime, cleared, open, options)).await?,
-        false => keep::observing(cleared),
+    let kept = match cleared.effects.only_observes() {
+        true => keep::observing(cleared),
+        false => Box::pin(keep::keep(runtime, cleared, open, options)).await?,
     };
     told.seen.has_run = true;
     let ran = run::run(runtime, kept, open, options).await?;

@@ -33,6 +33,9 @@ pub fn words(question: &Question) -> String {
             let _ = write!(text, "program: {}; ", one_line(&command.program.to_string_lossy()));
         }
         let _ = write!(text, "cwd: {})", one_line(&command.cwd.to_string_lossy()));
+        if !command.named.is_empty() {
+            let _ = write!(text, "\n  a yes lets it change {}", command.named.join(" and "));
+        }
     }
     for target in &question.targets.files {
         if command.is_none_or(|command| command.cwd != target.path) {

@@ -246,6 +246,7 @@ impl CallHandler {
             let _lock = CallLock(&self.means.turn);
             self.name_written(true);
             self.remember_allowed();
+            self.n_unnamed.store(0, Ordering::Release);
         }
     }
 

@@ -323,6 +323,12 @@ impl Reply {
         self.n_notes += 1;
     }
 
+    /// Adds a text behind the content, before the notes of sinew.
+    pub fn add_text(&mut self, text: impl Into<String>) {
+        let at = self.content.len().saturating_sub(self.n_notes);
+        self.content.insert(at, Block::Text { text: text.into() });
+    }
+
     /// Moves the notes from the content to `meta.notes`; counts those beyond 16 KiB.
     pub fn part_notes(&mut self) {
         let n_own = self.content.len().saturating_sub(self.n_notes);

@@ -358,6 +358,7 @@ mod tests {
             ("Bash|Read", &["Bash", "Read"], &[]),
             ("mcp__sinew__Glob", &["Glob"], &[]),
             ("mcp__.*", &[], &[]),
+            ("mcp__.*__Write", &["Write"], &["does not see what `ApplyPatch`"]),
             ("Edit|Write", &["Edit", "Write"], &["does not see what `ApplyPatch`"]),
             ("Write|Task", &["Write"], &["`Task`", "`ApplyPatch`"]),
             ("^(Bash)$", &[], &["runs for every tool"]),
@@ -385,6 +386,14 @@ mod tests {
                 "command": "$CLAUDE_PROJECT_DIR/.claude/hooks/x.sh",
             }]),
             &["program of the project"],
+        );
+        let of_user = json!([{"hooks": [{"type": "command", "command": "~/.claude/hooks/x.sh"}]}]);
+        check_hooks(
+            json!({ "Stop": of_user }),
+            json!([{
+                "event": "Stop", "payload": "claude-code", "timeout": 60, "command": "~/.claude/hooks/x.sh",
+            }]),
+            &[],
         );
         let off = read(&json!({"disableAllHooks": true, "hooks": {"Stop": group("")}}), None);
         let off = off.expect("settings");

@@ -78,7 +78,13 @@ fn one(
             )
         })?,
     };
-    let is_in_project = command.contains("CLAUDE_PROJECT_DIR") || command.contains(".claude/");
+    // `~/.claude/` and other directories of the user are no part of the project.
+    let is_relative = |at: usize| {
+        let before = command.get(..at).unwrap_or_default();
+        before.ends_with("./") && !before.ends_with("../") || !before.ends_with('/')
+    };
+    let is_in_project = command.contains("CLAUDE_PROJECT_DIR")
+        || command.match_indices(".claude/").any(|(at, _)| is_relative(at));
     if is_in_project {
         imported.note(format!(
             "`{command}` is a program of the project, so `in_root` lets it run; commands and file tools ask \
@@ -112,6 +118,11 @@ fn tools(imported: &mut Imported, event: &str, matcher: &str) -> Option<Vec<Stri
             return Some(Vec::new());
         }
         let own = name.strip_prefix(OWN).unwrap_or(&name);
+        // A pattern for servers means this one too.
+        let own = match own.strip_prefix("mcp__").and_then(|rest| rest.rsplit_once("__")) {
+            Some((server, tool)) if server.contains('*') => tool,
+            _ => own,
+        };
         // Every tool of every server is every tool here.
         if matches!(own, "" | "*" | "mcp__*" | "mcp__sinew*" | "mcp__sinew") {
             return Some(Vec::new());

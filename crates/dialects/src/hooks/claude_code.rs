@@ -26,12 +26,9 @@ pub(super) const CLAUDE_CODE: HookForm = HookForm {
     ],
     priority: 0,
     starts_in_root: true,
+    root_variable: Some("CLAUDE_PROJECT_DIR"),
     payload: |_, name, payload| made(KEYS, name, ("hook_event_name", name), payload),
-    env: |_, payload| {
-        let dir = payload.get("cwd").or_else(|| payload.pointer("/roots/0"));
-        let dir = dir.and_then(Value::as_str).map(str::to_owned);
-        dir.map(|dir| ("CLAUDE_PROJECT_DIR", dir)).into_iter().collect()
-    },
+    env: |_, _| Vec::new(),
     answer,
 };
 

@@ -49,28 +49,34 @@ pub(super) async fn after(
         for hook in runtime.hooks.at(HookEvent::AfterToolExecute) {
             let duration_ms = open.entry.elapsed_ms();
             let before = Before::of(&reply);
-            let n_blocks = reply.content.len();
+            let notes = notes_of(&reply);
             // A panic counts as a failure of the hook.
             let done = async { hook.after_tool_execute(&call, duration_ms, &mut reply).await };
             let done = run::in_time(caught(done), cancel, None).await.flatten();
-            forget_notes(&mut reply, n_blocks);
+            forget_notes(&mut reply, &notes);
             reply = left(store, &**hook, before, reply, done, &withheld);
         }
     }
     for hook in runtime.hooks.at(HookEvent::Persist) {
         let before = Before::of(&reply);
-        let n_blocks = reply.content.len();
+        let notes = notes_of(&reply);
         let done = async { hook.persist(&call, &mut reply).await };
         let done = run::in_time(caught(done), cancel, None).await.flatten();
-        forget_notes(&mut reply, n_blocks);
+        forget_notes(&mut reply, &notes);
         reply = left(store, &**hook, before, reply, done, &withheld);
     }
     reply
 }
 
-/// Counts every block as content where a hook made other blocks: its notes cannot be told apart.
-fn forget_notes(reply: &mut Reply, n_blocks: usize) {
-    if reply.content.len() != n_blocks {
+/// Returns the notes of sinew behind the content.
+fn notes_of(reply: &Reply) -> Vec<Block> {
+    let at = reply.content.len().saturating_sub(reply.n_notes);
+    reply.content.get(at..).unwrap_or_default().to_vec()
+}
+
+/// Counts every block as content where a hook changed the notes: they cannot be told apart any more.
+fn forget_notes(reply: &mut Reply, notes: &[Block]) {
+    if !reply.content.ends_with(notes) {
         reply.n_notes = 0;
     }
 }
@@ -104,7 +110,8 @@ fn left(
         return failure(hook, reply, error, withheld);
     }
     let Before(Some((content, structured, error))) = before else { return reply };
-    let has_content_changed = content != reply.content;
+    // What a hook only adds leaves the words of the call as they are.
+    let has_content_changed = !content.iter().all(|block| reply.content.contains(block));
     if has_content_changed || structured != reply.structured {
         drop_output(store, &mut reply);
     }

@@ -14,9 +14,11 @@ use super::approval_hooks;
 use super::decode::Decoded;
 use super::judge::Judged;
 use super::open::{Open, digest_of_question};
+use super::run::in_time;
 use crate::approvals::Approvals;
 use crate::broker::{About, Digest};
 use crate::runtime::{CallOptions, Runtime};
+use crate::session_turns::HeldTurn;
 
 pub(super) struct Clear {
     pub(super) decoded: Decoded,
@@ -25,6 +27,8 @@ pub(super) struct Clear {
     /// Temporary files that may remain if the process dies during the change.
     pub(super) temporaries: Vec<PathBuf>,
     pub(super) ruling: Ruling,
+    /// Held until the call ends, where the dialect takes turns.
+    pub(super) session_turn: Option<HeldTurn>,
 }
 
 /// The result of the question about a call.
@@ -49,6 +53,11 @@ pub(super) async fn clear(
         Verdict::Ask => Some(Box::pin(ask(runtime, &judged, open, options)).await?),
         Verdict::Allow | Verdict::Deny => None,
     };
+    // Boxed: few dialects take turns. What was approved is looked at once more behind the wait.
+    let session_turn = match judged.decoded.takes_turns && open.request.parent.is_none() {
+        true => Some(Box::pin(session_turn(runtime, &judged.decoded, open, options)).await?),
+        false => None,
+    };
     let Judged { decoded, call, .. } = judged;
     let (effects, ruling) = (call.effects(), call.ruling().clone());
     let places = places(&call);
@@ -56,7 +65,8 @@ pub(super) async fn clear(
         Some(Asked::Looking) => {
             let world = call.looking().ok_or_else(|| denied_by_rule(&ruling))?;
             let context = context(runtime, &decoded, places, world, open, options);
-            return Ok(Clear { decoded, effects, context, temporaries: Vec::new(), ruling });
+            let temporaries = Vec::new();
+            return Ok(Clear { decoded, effects, context, temporaries, ruling, session_turn });
         }
         Some(Asked::Answered(answer, fingerprint)) => call.by_answer(&answer, &fingerprint)?,
         Some(Asked::Standing) => call.by_standing_answer(),
@@ -64,7 +74,25 @@ pub(super) async fn clear(
     };
     let cleared = Guard::clear(clearance.ok_or_else(|| denied_by_rule(&ruling))?)?;
     let context = context(runtime, &decoded, places, cleared.world, open, options);
-    Ok(Clear { decoded, effects, context, temporaries: cleared.temporaries, ruling })
+    let temporaries = cleared.temporaries;
+    Ok(Clear { decoded, effects, context, temporaries, ruling, session_turn })
+}
+
+/// Waits for the turn of a call in its session. A call of another call takes none: that one has it.
+async fn session_turn(
+    runtime: &Runtime,
+    decoded: &Decoded,
+    open: &Open,
+    options: &CallOptions,
+) -> Result<HeldTurn, ToolError> {
+    let (facts, session) = (decoded.facts, open.request.session.as_str());
+    let turn = async {
+        match facts.parallel && facts.effects.only_observes() {
+            true => runtime.session_turns.shared(session).await,
+            false => runtime.session_turns.alone(session).await,
+        }
+    };
+    in_time(turn, &options.cancel, open.request.deadline).await
 }
 
 fn places(call: &sinew_guard::Judged) -> (Arc<Targets>, Arc<Path>) {

@@ -1,5 +1,4 @@
-//! keep: queues a call at its session and its paths, and commits the intent of a change. Cancellation and the
-//! deadline end a call in the queue of its session.
+//! keep: queues a change at its paths and commits its intent. Cancellation in the queue ends the call.
 
 use std::path::PathBuf;
 
@@ -7,7 +6,6 @@ use sinew_tool::{Context, Cost, Kind, Prepared, Ruling, ToolError};
 
 use super::clear::Clear;
 use super::open::Open;
-use super::run::in_time;
 use crate::path_queue::HeldPaths;
 use crate::runtime::{CallOptions, Runtime};
 use crate::session_turns::HeldTurn;
@@ -23,15 +21,15 @@ pub(super) struct Kept {
     pub(super) session_turn: Option<HeldTurn>,
 }
 
-/// Continues a call that waits for nothing and changes nothing.
+/// Continues a call that changes nothing.
 pub(super) fn observing(clear: Clear) -> Kept {
-    let Clear { decoded, context, ruling, .. } = clear;
+    let Clear { decoded, context, ruling, session_turn, .. } = clear;
     let cost = decoded.prepared.cost(&context.targets);
     let prepared = decoded.prepared;
-    Kept { prepared, cost, context, ruling, turns: None, session_turn: None }
+    Kept { prepared, cost, context, ruling, turns: None, session_turn }
 }
 
-/// Queues a call that takes turns and changes to one path, and records the intent of a change.
+/// Queues a call with the changes to its paths, and records its intent.
 pub(super) async fn keep(
     runtime: &Runtime,
     mut clear: Clear,
@@ -39,22 +37,7 @@ pub(super) async fn keep(
     options: &CallOptions,
 ) -> Result<Kept, ToolError> {
     let temporaries = std::mem::take(&mut clear.temporaries);
-    let (facts, effects) = (clear.decoded.facts, clear.effects);
-    let takes_turns = clear.decoded.takes_turns;
     let mut kept = observing(clear);
-    if takes_turns {
-        let session = open.request.session.as_str();
-        let turn = async {
-            match facts.parallel && facts.effects.only_observes() {
-                true => runtime.session_turns.shared(session).await,
-                false => runtime.session_turns.alone(session).await,
-            }
-        };
-        kept.session_turn = Some(in_time(turn, &options.cancel, kept.context.deadline).await?);
-    }
-    if effects.only_observes() {
-        return Ok(kept);
-    }
     let targets = kept.context.targets.files.iter();
     let changed: Vec<PathBuf> = targets
         .filter(|target| target.claim.access.changes())

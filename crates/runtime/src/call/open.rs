@@ -65,6 +65,8 @@ impl Open {
         let cwd = targets.command.as_ref().map(|command| command.cwd.as_path());
         let paths = targets.files.iter().map(|file| file.path.as_path()).chain(cwd);
         paths.for_each(|path| hash_text(&mut hasher, b'p', &path.to_string_lossy()));
+        // A hook may have asked one of two equal calls for a reason of its own.
+        hash_text(&mut hasher, b'w', &call.ruling().why);
         hasher.finalize().into()
     }
 }

@@ -12,9 +12,9 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 use sinew_guard::{OwnEnd, OwnProgram, OwnPrograms, OwnRan, TrustedPrograms, Unrunnable};
 use sinew_tool::{
-    AgentEvent, Approval, Block, BoxFuture, Decision, Executed, Hook, HookAnswer, HookEnd,
-    HookEvent, HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall, ToolError,
-    hook::payload, name_matches, tool_matches,
+    AgentEvent, Approval, BoxFuture, Decision, Executed, Hook, HookAnswer, HookEnd, HookEvent,
+    HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall, ToolError, hook::payload,
+    name_matches, tool_matches,
 };
 
 use super::answer::{change, check, part};
@@ -259,6 +259,11 @@ impl CommandHook {
         let mut told = about(event, payload);
         told.retain(|(name, value)| unfit(name, value).is_none());
         told.extend(of_form);
+        if let (Some(name), Some(root)) =
+            (self.settings.form.root_variable, self.programs.roots().first())
+        {
+            told.push((name.to_owned(), root.to_string_lossy().into_owned()));
+        }
         let ran = self.programs.run(self.program(said.to_string().into_bytes(), told)).await;
         let meant = self.meant(event, &ran);
         let counts = meant.as_ref().map_or_else(|failure| failure.counts, |_| true);
@@ -363,7 +368,7 @@ impl CommandHook {
             HookAnswer::Replace(changes) => (changes, true),
             HookAnswer::Continue | HookAnswer::Ask(_) => return Ok(()),
             HookAnswer::Add(text) => {
-                reply.content.push(Block::Text { text });
+                reply.add_text(text);
                 reply.bounded = false;
                 reply.meta.hook_did(name, event, "added to the reply");
                 return Ok(());

@@ -44,8 +44,9 @@ impl CallHandler {
         if found.is_none()
             && !Arc::ptr_eq(&self.judge, &self.means.judge)
             && let Some(Guarded::Configuration(_)) = self.means.judge.guarded(real, &exists)
+            && self.allowed.borrow_mut().insert(real.to_owned())
         {
-            self.allowed.borrow_mut().insert(real.to_owned());
+            self.n_unnamed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         found
     }
@@ -280,14 +281,23 @@ impl CallHandler {
         guarded: Guarded,
         content: &[u8],
     ) -> Result<(), Errno> {
-        let before = match guarded {
-            Guarded::Configuration(_) => self.first_configuration(place, real)?,
-            _ => Vec::new(),
+        let (before, now) = match guarded {
+            Guarded::Configuration(_) => {
+                let now = self.configuration_now(place)?;
+                let first = self.means.memory.first_configuration(real, now.clone());
+                (first.map_err(|_| Errno::NOMEM)?, now)
+            }
+            _ => (Vec::new(), Vec::new()),
         };
         let judged = match guarded {
             Guarded::Executes(_) if !self.is_of_user(real, content) => Err(String::from(
                 "programs here execute or obey it, and no commit holds this content",
             )),
+            // What one answer allowed, and was taken back since, is not brought back without another.
+            Guarded::Configuration(_) if self.means.memory.is_allowed(real) => self
+                .judge
+                .content(guarded, real, &before, content)
+                .and_then(|()| self.judge.content(guarded, real, &now, content)),
             _ => self.judge.content(guarded, real, &before, content),
         };
         judged.map_err(|why| self.refuse_content(real, guarded, why))
@@ -303,15 +313,15 @@ impl CallHandler {
         })
     }
 
-    /// Returns a configuration as it was when the session began; of none it is empty.
-    fn first_configuration(&self, place: &Place, real: &Path) -> Result<Vec<u8>, Errno> {
+    /// Returns a configuration as it is; of none it is empty.
+    fn configuration_now(&self, place: &Place) -> Result<Vec<u8>, Errno> {
         let mut now = Vec::new();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         if let Ok(file) = openat(&place.dir, path::trimmed(&place.name), flags, Mode::empty()) {
             let most = git_config::MAX_BYTES as u64 + 1;
             File::from(file).take(most).read_to_end(&mut now).map_err(|_| Errno::IO)?;
         }
-        self.means.memory.first_configuration(real, now).map_err(|_| Errno::NOMEM)
+        Ok(now)
     }
 
     /// Judges the removal of a name, or its move to another one.

@@ -25,6 +25,8 @@ pub(crate) struct SessionMemory(File);
 enum About<'a> {
     /// A configuration, by its real path: its content when the session began.
     Configuration(&'a Path),
+    /// A configuration that a person allowed a command to change.
+    Allowed(&'a Path),
     /// Content that the session put at a name that executes, by its id.
     Put(&'a [u8]),
     /// A directory of objects of git whose objects are remembered.
@@ -35,6 +37,7 @@ impl About<'_> {
     fn key(&self) -> Vec<u8> {
         let (kind, name) = match self {
             Self::Configuration(path) => (b'c', path.as_os_str().as_bytes()),
+            Self::Allowed(path) => (b'a', path.as_os_str().as_bytes()),
             Self::Put(id) => (b'p', *id),
             Self::Objects(path) => (b'o', path.as_os_str().as_bytes()),
         };
@@ -58,7 +61,13 @@ impl SessionMemory {
 
     /// Remembers a configuration that a person allowed a command to change, in place of the first one.
     pub(super) fn allow_configuration(&self, real: &Path, content: &[u8]) -> io::Result<()> {
+        self.add(&About::Allowed(real), &[])?;
         self.add(&About::Configuration(real), content)
+    }
+
+    /// Returns whether a person allowed a command to change a configuration.
+    pub(super) fn is_allowed(&self, real: &Path) -> bool {
+        self.find(&About::Allowed(real)).is_ok_and(|found| found.is_some())
     }
 
     /// Remembers that the session put this content at a name that executes.

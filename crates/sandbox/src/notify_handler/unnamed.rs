@@ -134,7 +134,8 @@ impl CallHandler {
                 self.refuse_guarded(&real, guarded);
             }
         }
-        let n = self.unnamed.borrow().len() + self.todos.borrow().len();
+        let n =
+            self.unnamed.borrow().len() + self.todos.borrow().len() + self.allowed.borrow().len();
         self.n_unnamed.store(n, Ordering::Release);
     }
 }

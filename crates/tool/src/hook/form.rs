@@ -18,6 +18,8 @@ pub struct HookForm {
     pub priority: i32,
     /// Whether a hook starts in the first root by default, since its paths are relative to it.
     pub starts_in_root: bool,
+    /// The variable that holds the first root.
+    pub root_variable: Option<&'static str>,
     /// Builds the program's input from the payload and its name of the event.
     pub payload: fn(HookEvent, &str, &Value) -> Value,
     /// Returns the variables beside those of every hook.
@@ -81,6 +83,7 @@ pub const SINEW_HOOKS: HookForm = HookForm {
     events: &OWN_EVENTS,
     priority: 0,
     starts_in_root: false,
+    root_variable: None,
     payload: |_, _, payload| payload.clone(),
     env: |_, _| Vec::new(),
     answer: own_answer,
