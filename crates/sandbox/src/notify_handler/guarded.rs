@@ -207,7 +207,9 @@ impl CallHandler {
                 Ok(Opening::Judged(guarded))
             }
             // libgit2 makes the first configuration of a repository under its own name.
-            Some(guarded @ Guarded::Configuration(_)) if is_new => Ok(Opening::Judged(guarded)),
+            Some(guarded @ Guarded::Configuration(_)) if is_new && real.ends_with("config") => {
+                Ok(Opening::Judged(guarded))
+            }
             Some(guarded) => Err(self.refuse_guarded(real, guarded)),
         }
     }
