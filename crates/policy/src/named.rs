@@ -5,7 +5,7 @@
 //! what a program writes by itself, is refused in the middle of the command.
 
 use std::collections::HashSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
@@ -257,7 +257,7 @@ impl Scene<'_> {
             Some((option, value)) if option.starts_with('-') => value,
             _ => word,
         };
-        let real = plainly(&self.cwd.join(word))?;
+        let real = guarded::plainly(&self.cwd.join(word));
         let roots = self.roots.iter().filter(|root| real.starts_with(root) && real != **root);
         let root = roots.max_by_key(|root| root.as_os_str().len())?;
         let named = real.strip_prefix(root.parent()?).ok()?;
@@ -328,23 +328,10 @@ fn sets_refused(words: &[&str]) -> bool {
     }
 }
 
-/// Resolves `.` and `..` in an absolute path by its text.
-fn plainly(path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            Component::Prefix(_) => return None,
-            part => plain.push(part),
-        }
-    }
-    Some(plain)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::path::PathBuf;
 
     use serde_json::json;
     use sinew_shell::file_system::Entries;

@@ -380,6 +380,10 @@ mod tests {
     fn notes_leave_the_content_and_have_a_limit() {
         let mut reply = Reply::json(json!({ "a": 1 }));
         reply.note("[one]");
+        reply.add_text("added");
+        let words = |block: &Block| matches!(block, Block::Text { text } if text == "added");
+        assert_eq!(reply.content.iter().position(words), Some(1), "before the notes");
+        reply.content.remove(1);
         reply.note("x".repeat(MAX_NOTES));
         reply.note("y".repeat(MAX_NOTES));
         assert_eq!((reply.content.len(), reply.n_notes), (4, 3));

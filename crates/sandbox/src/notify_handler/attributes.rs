@@ -73,8 +73,10 @@ impl CallHandler {
         if kind_of(target)? == FileType::Symlink {
             return Err(Errno::OPNOTSUPP);
         }
-        self.may_have_mode(&real_path(target.as_fd())?, mode)?;
-        self.set(target, || chmod(path::by_number(target), mode))
+        let real = self.may_set_attributes(target)?;
+        self.may_have_mode(&real, mode)?;
+        let set = chmod(path::by_number(target), mode);
+        done(set.map_err(|errno| self.refused_by_the_system(&real, errno)))
     }
 
     pub(super) fn set_mode_at(
