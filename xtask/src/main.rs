@@ -13,10 +13,11 @@ mod bench;
 mod dist;
 mod tidy;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// One command of `cargo xtask`.
 struct Chore {
@@ -88,14 +89,37 @@ fn check(args: &[String]) -> Result<()> {
 
 fn test(args: &[String]) -> Result<()> {
     bench::ripgrep(&root())?;
+    if !args.is_empty() {
+        return run("the tests", tests(2).args(args));
+    }
+    run("the build of the tests", tests(2).arg("--no-run"))?;
+    // Cargo runs one program of tests after the other, and each ends with tests that wait.
+    let beside = std::thread::spawn(|| tests(1).args(BESIDE).current_dir(root()).output());
+    let first = run("the tests", tests(1).args(FIRST));
+    let beside = beside.join().map_err(|_| anyhow!("a thread panicked"))??;
+    std::io::stdout().write_all(&beside.stdout)?;
+    std::io::stderr().write_all(&beside.stderr)?;
+    first?;
+    if !beside.status.success() {
+        bail!("the tests ended with {}", beside.status);
+    }
+    run("the tests of the documentation", tests(2).arg("--doc"))
+}
+
+/// The targets whose tests run at the same time: names of integration tests, and all others.
+const BESIDE: [&str; 4] = ["--test", "commands", "--test", "it"];
+const FIRST: [&str; 5] = ["--lib", "--bins", "--examples", "--test", "main"];
+
+/// Returns the command that tests the workspace, with so many tests at once for each processor.
+fn tests(n_for_each: usize) -> Command {
     let mut tests = Command::new("cargo");
-    tests.args(["test", "--workspace"]).args(args);
+    tests.args(["test", "--workspace"]);
     if std::env::var_os(TEST_THREADS).is_none() {
         // Most tests wait for processes most of the time.
         let n_cores = std::thread::available_parallelism().map_or(2, usize::from);
-        tests.env(TEST_THREADS, (2 * n_cores).to_string());
+        tests.env(TEST_THREADS, (n_for_each * n_cores + 1).to_string());
     }
-    run("the tests", &mut tests)
+    tests
 }
 
 /// How many tests of a program run at once.
@@ -207,6 +231,15 @@ fn nightly(args: &[String]) -> Result<()> {
         println!("{}", file.display());
         done?;
     }
+    if runs("protected") {
+        let file = results.join(format!("protected-{date}.txt"));
+        let mut protected = Command::new("tests/e2e/run");
+        protected.arg("protected").env("SINEW_PROTECTED_ALL", "1");
+        protected.stdout(std::fs::File::create(&file)?);
+        let done = run("the suite `protected`", &mut protected);
+        println!("{}", file.display());
+        done?;
+    }
     if runs("bench") {
         let file = results.join(format!("bench-{date}.json"));
         let options = ["--nightly", "--json"].map(String::from).into_iter();
@@ -227,7 +260,7 @@ fn run(name: &str, command: &mut Command) -> Result<()> {
 }
 
 /// What `nightly` runs, in this order.
-const NIGHTLY_PARTS: [&str; 4] = ["tests", "deny", "bombs", "bench"];
+const NIGHTLY_PARTS: [&str; 5] = ["tests", "deny", "bombs", "protected", "bench"];
 /// How often the suite of fork bombs runs each case at night.
 const NIGHTLY_BOMBS: &str = "3";
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.
@@ -264,6 +297,25 @@ mod tests {
         let findings = tidy::findings(&root()).expect("tidy runs");
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(lines.is_empty(), "to mend:\n{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn every_integration_test_is_run() {
+        let metadata = Command::new("cargo")
+            .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+            .current_dir(root())
+            .output()
+            .expect("cargo starts");
+        let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).expect("JSON");
+        let packages = metadata["packages"].as_array().expect("packages").iter();
+        let targets = packages.flat_map(|package| package["targets"].as_array().expect("targets"));
+        let tests = targets.filter(|target| target["kind"][0] == "test");
+        let names: Vec<&str> = tests.filter_map(|target| target["name"].as_str()).collect();
+        assert!(3 < names.len(), "{names:?}");
+        for name in names {
+            let n = BESIDE.iter().chain(&FIRST).filter(|known| **known == name).count();
+            assert_eq!(n, 1, "{name}");
+        }
     }
 
     #[test]

@@ -329,6 +329,8 @@ pub(super) fn installed(
         .args(["install", "--locked", "--force", "--root"])
         .arg(folder)
         .arg(package)
+        // Its profile has them, which takes longer to compile than it helps here.
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .current_dir(root)
         .status()
         .context("cargo does not start")?;

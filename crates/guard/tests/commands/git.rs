@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -391,24 +393,46 @@ fn host(dir: &Path, cwd: &Path, text: &str) -> Result<(Option<i32>, String), Str
     Ok((output.status.code(), said))
 }
 
-/// Prints files, references and configurations beneath a directory, without what differs by chance.
+/// Prints the references and the status of each repository.
 const STATE: &str = r#"
-find . -name .git -prune -o -name '*.git' -prune -o -type f -printf '%p %m ' -exec sh -c 'sha1sum <"$1"' x {} \;
-find . -name .git -prune -o -type l -printf '%p -> %l\n'
-find . -name config -path '*git/*' -exec sh -c 'echo "$1"; cat "$1"' x {} \;
-find . -path '*git/*' \( -name commondir -o -name gitdir -o -name alternates \) -exec cat {} \;
-find . -name .git -type f -exec cat {} \;
 for d in project project/part bare.git clone fresh bare2.git sharing tree tree2; do
   test -e $d && (cd $d; echo "== $d"; git for-each-ref; git status --porcelain --branch; git stash list; cat .git/HEAD HEAD)
 done 2>/dev/null | grep -v 'gpgsig'
 "#;
 
+/// Returns files, references and configurations beneath a directory, without what differs by chance.
 fn state(dir: &Path) -> Vec<String> {
     let (_, said) = host(dir, dir, STATE).expect("it can be read");
-    let said = said.replace(&dir.to_string_lossy().into_owned(), "ROOT");
     let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+    add_files(dir, dir, false, &mut lines).expect("it can be read");
+    let root = dir.to_string_lossy();
+    let mut lines: Vec<_> = lines.iter().map(|line| line.replace(&*root, "ROOT")).collect();
     lines.sort();
     lines
+}
+
+/// Adds a line for each file beneath a directory; of a repository's own files those that lead git elsewhere.
+fn add_files(top: &Path, dir: &Path, in_git: bool, lines: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let shown = path.strip_prefix(top).expect("it is beneath it").display().to_string();
+        let name = name.to_string_lossy();
+        let meta = entry.metadata()?;
+        let leads = ["config", "commondir", "gitdir", "alternates"].contains(&&*name);
+        let content = || fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        if meta.is_dir() {
+            add_files(top, &path, in_git || name.ends_with(".git"), lines)?;
+        } else if meta.is_symlink() && !in_git {
+            lines.push(format!("{shown} -> {}", fs::read_link(&path)?.display()));
+        } else if meta.is_file() && (name == ".git" || in_git && leads) {
+            lines.extend(content()?.lines().map(|line| format!("{shown}: {line}")));
+        } else if meta.is_file() && !in_git {
+            let mode = meta.permissions().mode();
+            lines.push(format!("{shown} {mode:o} {}", content()?.escape_debug()));
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {

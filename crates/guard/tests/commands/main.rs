@@ -50,7 +50,9 @@ fn main() -> ExitCode {
     trials.extend(probes::trials(&helper));
     trials.extend(twin::trials(&helper));
     trials.extend(victim::trials(&helper));
-    libtest_mimic::run(&args, trials).exit_code()
+    let done = libtest_mimic::run(&args, trials);
+    world::remove_places();
+    done.exit_code()
 }
 
 /// Runs every trial as a user without rights, from a copy of this program that he can read.

@@ -3,22 +3,24 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
-use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 use sinew_guard::{
     Activate, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile, Rules,
     SandboxLevel, environment,
 };
-use sinew_tool::sync::{read, write};
+use sinew_tool::sync::{lock, read, write};
 use sinew_tool::{
     Access, Caller, Cancel, Claim, Command, CommandLine, FileSettings, Finished, Progress,
     RunOptions, Shell, ToolError, Verdict, World,
 };
-use tempfile::TempDir;
-
 /// The directory beside the root that is a cache of tools.
 pub(crate) const CACHE: &str = "cache";
 
@@ -27,7 +29,7 @@ pub(crate) struct Place {
     pub(crate) root: PathBuf,
     pub(crate) outside: PathBuf,
     pub(crate) guard: Arc<Guard>,
-    dir: TempDir,
+    top: PathBuf,
     is_mounted: bool,
 }
 
@@ -86,8 +88,7 @@ impl Place {
         levels: &[SandboxLevel],
         files: impl Fn(&Path) -> FileSettings,
     ) -> Self {
-        let dir = tempfile::tempdir_in(whereabouts()).expect("a directory");
-        let top = fs::canonicalize(dir.path()).expect("its real path");
+        let top = new_directory().expect("a directory");
         let (root, outside) = (top.join("root"), top.join("outside"));
         fs::create_dir(&root).expect("a root");
         fs::create_dir(&outside).expect("a place outside");
@@ -121,12 +122,12 @@ impl Place {
             ..GuardSettings::new(vec![root.clone()])
         };
         let guard = Guard::open(settings).expect("a guard");
-        Self { root, outside, guard, dir, is_mounted: false }
+        Self { root, outside, guard, top, is_mounted: false }
     }
 
     /// Returns the directory that holds the root and everything beside it.
     pub(crate) fn top(&self) -> &Path {
-        self.dir.path()
+        &self.top
     }
 
     /// Runs a text in a shell.
@@ -202,6 +203,28 @@ pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
 /// Waits until no such command runs, and keeps them away.
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     write(&TURN)
+}
+
+/// The directory that holds all places of this process. ext4 gives out an inode slowly where many were just deleted,
+/// so all places are removed at the end.
+static PLACES: Mutex<Option<TempDir>> = Mutex::new(None);
+
+/// Makes a directory for one place; returns its real path.
+fn new_directory() -> io::Result<PathBuf> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let mut all = lock(&PLACES);
+    let all = match &mut *all {
+        Some(all) => all,
+        none => none.insert(tempfile::tempdir_in(whereabouts())?),
+    };
+    let place = fs::canonicalize(all.path())?.join(NEXT.fetch_add(1, Relaxed).to_string());
+    fs::create_dir(&place)?;
+    Ok(place)
+}
+
+/// Removes all places.
+pub(crate) fn remove_places() {
+    drop(lock(&PLACES).take());
 }
 
 /// Returns where places are made: not among the temporary files, which a session has of its own.

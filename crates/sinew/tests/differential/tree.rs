@@ -21,7 +21,7 @@ const LAYOUT: u32 = 6;
 fn extent() -> (usize, usize) {
     match std::env::var_os("SINEW_TEST_ROUNDS") {
         Some(_) => (22_000, 1),
-        None => (7_500, 3),
+        None => (3_000, 8),
     }
 }
 
