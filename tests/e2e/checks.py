@@ -2,11 +2,14 @@
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import pwd
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -149,6 +152,17 @@ def name_home(home):
         if step() != 0:
             why = os.strerror(ctypes.get_errno())
             sys.exit(f"{suite}: no user database of its own can be bound ({why}); run the suites as root")
+
+
+def loopback_only():
+    """As root, begins this suite anew in a network namespace that has loopback only."""
+    if os.getuid() == 0 and not os.environ.get("E2E_LOOPBACK_ONLY"):
+        os.environ["E2E_LOOPBACK_ONLY"] = "1"
+        os.execvp("unshare", ["unshare", "--net", sys.executable, *sys.argv])
+    if os.environ.get("E2E_LOOPBACK_ONLY"):
+        request = struct.pack("16sh", b"lo", 1 | 64)
+        with socket.socket() as any_socket:
+            fcntl.ioctl(any_socket, 0x8914, request)
 
 
 def make_removable(function, path, _):

@@ -5,7 +5,6 @@ suite moves into a network namespace that has loopback only.
 """
 
 import contextlib
-import fcntl
 import http.server
 import json
 import os
@@ -13,7 +12,6 @@ import re
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -95,12 +93,6 @@ def fixtures():
         ]
         + git_fixtures()
     }
-
-
-def loopback_up():
-    request = struct.pack("16sh", b"lo", 1 | 64)
-    with socket.socket() as any_socket:
-        fcntl.ioctl(any_socket, 0x8914, request)
 
 
 def free_port():
@@ -396,9 +388,5 @@ def whole(directory):
             in_terminal(other, address)
 
 
-if os.getuid() == 0 and not os.environ.get("E2E_LOOPBACK_ONLY"):
-    os.environ["E2E_LOOPBACK_ONLY"] = "1"
-    os.execvp("unshare", ["unshare", "--net", sys.executable, *sys.argv])
-if os.environ.get("E2E_LOOPBACK_ONLY"):
-    loopback_up()
+checks.loopback_only()
 checks.run(whole)

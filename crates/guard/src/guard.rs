@@ -29,8 +29,9 @@ use sinew_fs::store::Store;
 use sinew_policy::globs::RuleError;
 use sinew_policy::judge::{Case, Rules, judge};
 use sinew_policy::named;
+use sinew_policy::protected::{self, Names};
 use sinew_policy::rule::{Beneath, Judge};
-use sinew_policy::rules::{self, Names, PathGlobs, PathRules};
+use sinew_policy::rules::{self, PathGlobs, PathRules};
 use sinew_records::checkpoints::Checkpoints;
 use sinew_records::knowledge::KnowledgeBase;
 use sinew_sandbox::{CommandSettings, Commands, SandboxLevel, Shortfall, real_or_same};
@@ -477,10 +478,9 @@ impl Guard {
         // Names count from the roots of the session, not from the narrowed ones.
         let named = self.shared.roots.named(&place.real);
         self.check_rules(&place, named, claim.access)?;
-        let protected = match claim.access.changes() {
-            true => rules::protected(&Names::new(&place.real, named)),
-            false => None,
-        };
+        let names = claim.access.changes().then(|| Names::new(&place.real, named));
+        let protected = names.as_ref().and_then(protected::protected);
+        let runs_later = names.as_ref().and_then(protected::run_later).is_some();
         let may_create = matches!(claim.access, Access::Write { parents: true, .. } | Access::Make);
         let state = match &place.spot {
             Spot::Found(meta) => FileState::Found(meta.clone()),
@@ -490,7 +490,8 @@ impl Guard {
             place.orphan = true;
         }
         let path = place.real.clone();
-        Ok((FileTarget { slot, claim: claim.clone(), path, root, state, protected }, place))
+        let claim = claim.clone();
+        Ok((FileTarget { slot, claim, path, root, state, protected, runs_later }, place))
     }
 
     /// Applies the path rules to a resolved path, and to each parent that would be created.

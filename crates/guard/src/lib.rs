@@ -42,8 +42,8 @@ pub use sinew_fs::user_database::UserEntry;
 pub use sinew_policy::command_policy::CommandPolicy;
 pub use sinew_policy::globs::{RuleError, lies_outside};
 pub use sinew_policy::judge::{Case, Profile, Rules, judge};
+pub use sinew_policy::protected::can_be_granted;
 pub use sinew_policy::rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
-pub use sinew_policy::rules::can_be_granted;
 pub use sinew_records::checkpoints::{
     self, CheckpointError, CheckpointId, CheckpointSettings, Checkpoints,
 };

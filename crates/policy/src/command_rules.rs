@@ -9,7 +9,8 @@ use sinew_tool::FileError;
 use crate::git_config::{self, ConfigOf};
 use crate::globs::RuleError;
 use crate::guarded::{self, Guarded};
-use crate::rules::{self, Names, PathGlobs, PathRules, leads_to_protected};
+use crate::protected::{self, Names, leads_to_protected};
+use crate::rules::{PathGlobs, PathRules};
 
 /// The rules of a session's commands.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -108,7 +109,7 @@ impl CommandJudge {
     /// Returns what the user's own commands execute later if a path changes: the path itself, or the directory of
     /// programs that holds it, relative to its root.
     pub fn runs_later(&self, real: &Path) -> Option<PathBuf> {
-        let rule = rules::run_later(&self.names(real)?)?;
+        let rule = protected::run_later(&self.names(real)?)?;
         let roots = self.rules.roots.iter().filter(|root| real.starts_with(root));
         let root = roots.max_by_key(|root| root.as_os_str().len())?;
         let of_root = real.strip_prefix(root).ok()?;
@@ -203,6 +204,12 @@ impl CommandJudge {
     /// Returns whether a directory must not be renamed, because path globs name files beneath it.
     pub fn globs_tell_apart(&self, from: &Path, to: &Path) -> bool {
         self.judges_reads() && [from, to].iter().any(|dir| self.paths.tell_apart_beneath(dir))
+    }
+
+    /// Returns whether a symlink at a path leads out of the roots. Those in directories that tools fill do not count.
+    pub fn leads_out(&self, link: &Path, target: &Path) -> bool {
+        let dir = link.parent().unwrap_or(link);
+        self.is_judged(link) && !self.is_its_own(&guarded::plainly(&dir.join(target)))
     }
 
     /// Returns the names of a path, from the name of its root on.

@@ -258,7 +258,7 @@ fn is_harmless_place(path: &str) -> bool {
     let is_of_session = ["/tmp", "/var/tmp", "/dev", "/proc", "/run"].iter().any(|place| {
         path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     });
-    !is_of_session && !path.split('/').any(crate::rules::is_filled_by_tools)
+    !is_of_session && !path.split('/').any(crate::protected::is_filled_by_tools)
 }
 
 /// Returns whether a path leads from a submodule's repository to a working tree inside the superproject.

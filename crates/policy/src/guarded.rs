@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::git_config::{self, ConfigOf};
-use crate::rules::{Names, Protection, is_granted, protection_from_commands};
+use crate::protected::{Names, Protection, is_granted, protection_from_commands};
 
 /// What a name beneath a root means to programs outside the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use sinew_tool::{CommandTarget, Effects, Facts, FileTarget, Ruling, Targets, Ver
 use sinew_shell::command_pattern;
 
 use crate::command_policy::CommandPolicy;
+use crate::protected;
 use crate::rule::{self, Rule, RuleOrigin};
 
 /// How much is allowed without asking.
@@ -173,13 +174,13 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
         return ruling(
             Verdict::Ask,
             PROTECTED,
-            format!("other programs act on `{name}`, so a change of it always asks"),
+            format!("other programs act on {}, so a change of it always asks", explained(name)),
         );
     }
     let named = targets.command.as_ref().map_or(&[][..], |command| &command.named);
     if !named.is_empty() {
         let them = if named.len() == 1 { "it" } else { "them" };
-        let names: Vec<_> = named.iter().map(|name| format!("`{name}`")).collect();
+        let names: Vec<_> = named.iter().map(|name| explained(name)).collect();
         let names = names.join(" and ");
         let mut why =
             format!("other programs act on {names}, so a command that changes {them} always asks");
@@ -246,6 +247,14 @@ pub fn in_sandbox(
     let why = "the profile `sandboxed` allows commands that their sandbox contains";
     may_run
         .then(|| Ruling { origin: by_whom(rules), ..self::ruling(Verdict::Allow, SANDBOXED, why) })
+}
+
+/// Returns a protected name with what programs do with it.
+fn explained(name: &str) -> String {
+    match protected::what_happens(name) {
+        Some(what) => format!("`{name}` ({what})"),
+        None => format!("`{name}`"),
+    }
 }
 
 /// Returns whether a target asks under every profile.

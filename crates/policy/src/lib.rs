@@ -11,5 +11,6 @@ pub mod globs;
 pub mod guarded;
 pub mod judge;
 pub mod named;
+pub mod protected;
 pub mod rule;
 pub mod rules;

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::git_config;
 use crate::guarded::{self, Guarded};
-use crate::rules::{self, Names};
+use crate::protected::{self, Names};
 
 /// Programs that change no file that their words name.
 const READERS: &[&str] = &[
@@ -128,7 +128,7 @@ pub fn may_name(text: &str) -> bool {
     static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         let first =
             |name: &'static str| name.trim_start_matches('*').split('/').next().unwrap_or_default();
-        let names = rules::all_protected().map(first);
+        let names = protected::all().map(|row| first(row.name));
         let set_ups = SET_UPS.iter().filter_map(|(words, _)| words.first().copied());
         let words = names.chain(set_ups.filter(|word| *word != "git"));
         let words =
@@ -156,7 +156,7 @@ pub fn named(list: &CommandList, scene: &Scene<'_>) -> Vec<&'static str> {
         scripts.add_run_by(&list, scene);
         at += 1;
     }
-    let is_granted = |name: &&str| rules::is_granted(name, scene.granted);
+    let is_granted = |name: &&str| protected::is_granted(name, scene.granted);
     found.retain(|name| !is_granted(name));
     found.sort_unstable();
     found.dedup();

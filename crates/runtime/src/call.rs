@@ -190,6 +190,7 @@ async fn way(
     let targets = Arc::clone(&ran.targets);
     let mut reply = shape::shape(ran);
     hint::hint(runtime, &open.request, &targets, &mut reply);
+    tell::later(open, &targets, &mut reply);
     Ok(reply)
 }
 

@@ -22,7 +22,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 use super::kept::Kept;
-use super::wire::{self, Command, End, Refusal, Refusals, Report};
+use super::wire::{self, Command, End, Findings, Refusal, Report};
 
 /// How much is read at once on a thread, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -71,7 +71,7 @@ pub(super) struct Captured {
     pub(super) stdout: Kept,
     pub(super) stderr: Kept,
     pub(super) duration: Duration,
-    pub(super) refused: Refusals,
+    pub(super) findings: Findings,
 }
 
 /// How a command ended.
@@ -100,7 +100,7 @@ pub(super) struct Following {
     clock: Clock,
     began: Instant,
     timeout: Option<Duration>,
-    refused: Refusals,
+    findings: Findings,
 }
 
 /// A message of the supervisor.
@@ -141,7 +141,7 @@ impl Following {
             },
             began,
             timeout,
-            refused: Refusals::default(),
+            findings: Findings::default(),
         })
     }
 
@@ -181,7 +181,7 @@ impl Following {
         tell: &(dyn Fn(u64) + Sync),
         taken_back: impl Future<Output = ()>,
     ) -> io::Result<(Self, Option<Became>)> {
-        let Self { ordered, mut capture, mut clock, began, timeout, refused } = self;
+        let Self { ordered, mut capture, mut clock, began, timeout, findings } = self;
         // The command already runs. Register the fds on the thread that continues this task: on another, each
         // piece of output would wake that thread.
         yield_now().await;
@@ -233,7 +233,7 @@ impl Following {
             stdout: stdout.into_nonblocking_fd()?,
             stderr: stderr.map(Receiver::into_nonblocking_fd).transpose()?,
         };
-        let mut following = Self { ordered, capture, clock, began, timeout, refused };
+        let mut following = Self { ordered, capture, clock, began, timeout, findings };
         let became = told.map(|told| following.hear(told));
         Ok((following, became))
     }
@@ -242,8 +242,8 @@ impl Following {
     fn hear(&mut self, told: Told) -> Became {
         match told {
             Ok(Some((Report::Failed(refusal, number), _))) => Became::NotStarted(refusal, number),
-            Ok(Some((Report::Ended { end, out_of_time, n_left, is_left, cwd, refused }, _))) => {
-                self.refused = refused;
+            Ok(Some((Report::Ended { end, out_of_time, n_left, is_left, cwd, findings }, _))) => {
+                self.findings = findings;
                 let was_late = self.timeout.is_some() && self.clock.stop_at.is_none();
                 let out_of_time = out_of_time || was_late;
                 Became::Ended { end, n_left, is_left, cwd, out_of_time }
@@ -260,8 +260,8 @@ impl Following {
     ) -> io::Result<(Captured, RequestedCommand)> {
         self.capture.take_what_is_left(&self.ordered, spool)?;
         let Capture { merged, streams: [stdout, stderr], .. } = self.capture;
-        let (duration, refused) = (self.began.elapsed(), self.refused);
-        let captured = Captured { became, merged, stdout, stderr, duration, refused };
+        let (duration, findings) = (self.began.elapsed(), self.findings);
+        let captured = Captured { became, merged, stdout, stderr, duration, findings };
         Ok((captured, self.ordered))
     }
 }

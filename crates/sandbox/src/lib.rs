@@ -58,7 +58,8 @@ use kept::Kept;
 use session::{NoSession, Session};
 use session_cwd::SessionCwds;
 use sinew_policy::command_rules::CommandRules;
-use sinew_policy::rules::{PathGlobs, own_at, protected_at};
+use sinew_policy::protected::protected_at;
+use sinew_policy::rules::{PathGlobs, own_at};
 use terminal::{Pty, Tty};
 use wire::{End, Policy, SpawnRequest};
 
@@ -267,19 +268,22 @@ impl Commands {
         let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });
         let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
         let home = home.map(|(_, home)| Path::new(home));
-        let wire::Refusals { listed, n_more, changed, n_more_changed, later } =
-            std::mem::take(&mut captured.refused);
+        let wire::Findings { listed, n_more, changed, n_more_changed, later, links } =
+            std::mem::take(&mut captured.findings);
         let tells = |refused: &wire::Refused| !succeeded || *refused != wire::Refused::Datagrams;
         let listed = listed.into_iter().filter(|(refused, _)| tells(refused));
         let mut listed: Vec<_> = listed.map(|refused| run::told(refused, home)).collect();
         listed.extend(self.hidden_in(&captured.merged));
         let changed = changed.iter().map(|path| line_name(path).into_owned()).collect();
-        let later = later.iter().map(|(named, files)| {
-            let is_directory = !files.iter().any(|file| file.ends_with(named));
-            let n = if is_directory { format!(" ({})", files.len()) } else { String::new() };
-            format!("{}{n}", line_name(named))
+        let later = later.iter().map(|(named, n_files)| match n_files {
+            Some(n_files) => format!("{} ({n_files})", line_name(named)),
+            None if named.ends_with("package.json") => format!("{} (scripts)", line_name(named)),
+            None => line_name(named).into_owned(),
         });
-        Refusals { listed, n_more, changed, n_more_changed, later: later.collect() }
+        let links = links.iter();
+        let links = links.map(|(link, to)| format!("{} -> {}", line_name(link), line_name(to)));
+        let (later, links) = (later.collect(), links.collect());
+        Refusals { listed, n_more, changed, n_more_changed, later, links }
     }
 
     /// Returns the hidden paths that output lines name with "permission denied". The supervisor does not

@@ -11,6 +11,7 @@
 mod attributes;
 mod caller;
 mod deeds;
+mod findings;
 mod git_objects;
 mod guarded;
 mod path;
@@ -23,8 +24,8 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -32,13 +33,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, fstat, openat};
 use rustix::io::Errno;
 
-use sinew_tool::sync::lock;
-
-use super::wire::{Refusals, Refused};
+use super::wire::{Findings, Refused};
 use crate::spawn::{self, Call, Calls, SyscallAnswer};
 use attributes::Times;
 use caller::Caller;
 use deeds::Make;
+use findings::Found;
 use path::Place;
 use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::{CommandJudge, Forbidden};
@@ -50,59 +50,8 @@ pub(super) use sockets::BoundSockets;
 
 /// How long judging the last files of a command may take.
 const JUDGED: Duration = Duration::from_secs(2);
-/// The most refusals of one command that are listed; the others are counted.
-const MAX_REFUSED: usize = 8;
-/// The most changed names of one command that are listed; the others are counted.
-const MAX_CHANGED: usize = 16;
-/// The most changed files of one directory of programs that are counted.
-const MAX_LATER: usize = 1_000;
 /// The most symlinks that one path may follow, as in the kernel.
 const MAX_LINKS: usize = 40;
-
-/// The refusals of a command so far.
-#[derive(Debug, Clone, Default)]
-struct AllRefused(Arc<Mutex<Refusals>>);
-
-impl AllRefused {
-    /// Notes a protected name that was changed, since that was harmless here.
-    fn add_changed(&self, real: &Path) {
-        let mut all = lock(&self.0);
-        if all.changed.iter().any(|changed| changed == real) {
-            return;
-        }
-        if all.changed.len() < MAX_CHANGED {
-            all.changed.push(real.to_owned());
-        } else {
-            all.n_more_changed = all.n_more_changed.saturating_add(1);
-        }
-    }
-
-    /// Notes a change of what the user's own commands execute later, with the number of such names in a directory.
-    fn add_later(&self, named: &Path, real: &Path) {
-        let mut all = lock(&self.0);
-        let has_room = all.later.len() < MAX_CHANGED;
-        match all.later.iter_mut().find(|(known, _)| known == named) {
-            Some((_, files)) => {
-                if files.len() < MAX_LATER && !files.iter().any(|file| file == real) {
-                    files.push(real.to_owned());
-                }
-            }
-            None if has_room => all.later.push((named.to_owned(), vec![real.to_owned()])),
-            None => all.n_more_changed = all.n_more_changed.saturating_add(1),
-        }
-    }
-
-    fn add(&self, refused: Refused) {
-        let mut all = lock(&self.0);
-        if let Some((_, times)) = all.listed.iter_mut().find(|(listed, _)| *listed == refused) {
-            *times = times.saturating_add(1);
-        } else if all.listed.len() < MAX_REFUSED {
-            all.listed.push((refused, 1));
-        } else {
-            all.n_more = all.n_more.saturating_add(1);
-        }
-    }
-}
 
 /// What the supervisors of a session share to perform calls.
 #[derive(Debug)]
@@ -156,7 +105,8 @@ fn identity(handle: &OwnedFd) -> Result<(u64, u64), Errno> {
 /// Performs the calls of one command on a thread of its own, since the supervisor must not wait for a slow
 /// call.
 pub(super) struct NotifyHandler {
-    refused: AllRefused,
+    judge: Arc<CommandJudge>,
+    found: Found,
     n_unnamed: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
@@ -170,14 +120,15 @@ impl NotifyHandler {
         terminal: Option<(OwnedFd, u32)>,
         granted: Vec<String>,
     ) -> Self {
-        let refused = AllRefused::default();
+        let found = Found::default();
+        let judge = means.judge.granting(granted);
         let n_unnamed = Arc::default();
         let notify_handler = CallHandler {
             calls,
-            judge: means.judge.granting(granted),
+            judge: Arc::clone(&judge),
             means,
             terminal,
-            refused: refused.clone(),
+            found: found.clone(),
             waiting: Arc::default(),
             unnamed: RefCell::default(),
             todos: RefCell::default(),
@@ -192,16 +143,16 @@ impl NotifyHandler {
             }
         };
         let thread = thread::Builder::new().name(String::from("notify_handler")).spawn(work).ok();
-        Self { refused, n_unnamed, thread }
+        Self { judge, found, n_unnamed, thread }
     }
 
-    /// Returns what was refused and reported, once files without a name are judged.
-    pub(super) fn refused(&self) -> Refusals {
+    /// Returns what was found, once files without a name are judged.
+    pub(super) fn findings(&self) -> Findings {
         let until = Instant::now() + JUDGED;
         while 0 < self.n_unnamed.load(Ordering::Acquire) && Instant::now() < until {
             thread::sleep(Duration::from_micros(100));
         }
-        lock(&self.refused.0).clone()
+        self.found.at_end(&self.judge)
     }
 
     /// Joins the thread if it has finished; returns whether it has.
@@ -221,7 +172,7 @@ struct CallHandler {
     judge: Arc<CommandJudge>,
     /// The terminal that the command was given, which no path in its view names, and its session ID.
     terminal: Option<(OwnedFd, u32)>,
-    refused: AllRefused,
+    found: Found,
     waiting: Arc<AtomicUsize>,
     /// Files that get their name once they are judged.
     unnamed: RefCell<Vec<Unnamed>>,
@@ -403,7 +354,7 @@ impl CallHandler {
     }
 
     fn refuse(&self, real: &Path, forbidden: Forbidden) -> Errno {
-        self.refused.add(match forbidden {
+        self.found.refuse(match forbidden {
             Forbidden::Protected(name) => {
                 Refused::Protected { path: real.to_owned(), name: name.to_owned() }
             }
@@ -417,7 +368,7 @@ impl CallHandler {
         let closed = matches!(errno, Errno::ROFS | Errno::ACCESS | Errno::PERM);
         let of_system = ["/proc", "/sys", "/dev"].iter().any(|place| real.starts_with(place));
         if closed && !of_system && !self.judge.is_its_own(real) {
-            self.refused.add(Refused::Outside { path: real.to_owned() });
+            self.found.refuse(Refused::Outside { path: real.to_owned() });
         }
         errno
     }

@@ -146,6 +146,10 @@ impl Processes for CallProcesses {
             drop(seat);
             let mut finished =
                 finished(&commands, &caller, captured, contained, (keeps_cwd, &cwd), whole)?;
+            let consequences = finished.refusals.consequences();
+            if !consequences.is_empty() {
+                lock(&used).consequences = Some(consequences.join("; "));
+            }
             if options.cancel.is_cancelled() {
                 finished.exit = Exit::Cancelled;
             }
@@ -173,7 +177,7 @@ impl Processes for CallProcesses {
         Box::pin(async move {
             let id = begun.await?;
             let sandbox_level = commands.level(&session, &globs);
-            *lock(&used) = Used { sandbox_level, background: Some(id.clone()) };
+            *lock(&used) = Used { sandbox_level, background: Some(id.clone()), consequences: None };
             Ok(id)
         })
     }

@@ -161,10 +161,10 @@ fn serve_next(
     let report = match failure {
         Some((refusal, number)) => Report::Failed(refusal, number),
         None => {
-            let refused = handler.as_ref().map(NotifyHandler::refused).unwrap_or_default();
+            let findings = handler.as_ref().map(NotifyHandler::findings).unwrap_or_default();
             let cwd = where_it_was();
             let Rest { n_killed: n_left, is_left, .. } = rest;
-            Report::Ended { end, out_of_time, n_left, is_left, cwd, refused }
+            Report::Ended { end, out_of_time, n_left, is_left, cwd, findings }
         }
     };
     let _ = wire::send(&line, &report, &[]);

@@ -96,20 +96,24 @@ pub(super) enum Report {
         is_left: bool,
         /// The working directory at its end.
         cwd: Option<PathBuf>,
-        refused: Refusals,
+        findings: Findings,
     },
 }
 
-/// The first refusals of a command with their counts, and the number of others.
+/// What was found about a command: its first refusals with their counts and the number of others, and what it
+/// changed that acts later.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Refusals {
+pub(super) struct Findings {
     pub(super) listed: Vec<(Refused, u32)>,
     pub(super) n_more: u32,
     /// Protected names that were changed, since that was harmless here.
     pub(super) changed: Vec<PathBuf>,
     pub(super) n_more_changed: u32,
-    /// What the user's own commands execute later, relative to its root, with the changed files.
-    pub(super) later: Vec<(PathBuf, Vec<PathBuf>)>,
+    /// What the user's own commands execute later, relative to its root; a directory with the number of changed
+    /// files.
+    pub(super) later: Vec<(PathBuf, Option<u32>)>,
+    /// New symlinks that lead out of the roots, with their targets.
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
 }
 
 /// An access that was refused to a command.

@@ -519,22 +519,49 @@ fn sandboxed_profile_runs_what_stays_inside() {
 #[test]
 fn what_runs_later_is_reported() {
     let home = Home::seen();
+    let scripts =
+        |words: &str| format!(r#"echo '{{"scripts": {{"test": "{words}"}}}}' >package.json"#);
+    let (one, two) = (scripts("one"), scripts("two"));
+    let package = "[runs on your machine later: package.json (scripts)]";
     for (command, words) in [
         ("echo all: >Makefile; echo x >notes", "[runs on your machine later: Makefile]"),
         ("mkdir -p .venv/bin; touch .venv/bin/a .venv/bin/b", "later: .venv/bin (2)]"),
-        (
-            "echo {} >package.json; mkdir sub; mv package.json sub",
-            "later: package.json, sub/package.json]",
-        ),
+        ("touch .venv/bin/c; rm .venv/bin/c", ""),
+        (&one, package),
+        (&one, ""),
+        (&two, package),
+        (r#"sed -i 's/}$/, "version": "1"}/' package.json"#, ""),
+        ("echo '{' >package.json", package),
+        ("echo {} >package.json", package),
+        ("mkdir sub; mv package.json sub", ""),
+        ("touch conftest.py; rm conftest.py", ""),
+        ("touch x.py; mv x.py conftest.py", "[runs on your machine later: conftest.py]"),
         ("cat Makefile", ""),
         ("mkdir -p node_modules/x; echo {} >node_modules/x/package.json", ""),
         ("mkdir -p .github/workflows; echo x >.github/workflows/a.yml", "[changed "),
+        ("ln -s notes inside; ln -s /etc/hosts a; mv a b", "/b -> /etc/hosts]"),
+        ("ln -s ../../x up; ln -s gone here; ln -s /etc c; rm c", "/up -> ../../x]"),
+        ("mkdir -p node_modules; ln -s /etc node_modules/etc", ""),
     ] {
         let arguments = json!({ "command": command }).to_string();
         let done = home.run(&["--approvals", "allow", "call", "Bash", &arguments]);
         assert_eq!(done.0, 0, "{command}: {done:?}");
-        let is_told = done.1.contains("later: ") || done.1.contains("[changed ");
+        let told = ["later: ", "[changed ", "links that lead outside"];
+        let is_told = told.iter().any(|words| done.1.contains(words));
         assert!(done.1.contains(words) && is_told != words.is_empty(), "{command}: {done:?}");
+        // A link that leads elsewhere is the only one.
+        assert!(!done.1.contains("inside ->") && !done.1.contains("c ->"), "{done:?}");
+    }
+    for (name, is_told) in [("Makefile", true), ("notes", false)] {
+        let arguments = json!({ "file_path": name, "content": "all:\n" }).to_string();
+        let done = home.run(&["--approvals", "allow", "call", "Write", &arguments]);
+        let line = format!("[runs on your machine later: {name}]");
+        assert_eq!((done.0, done.1.contains(&line)), (0, is_told), "{done:?}");
+    }
+    let (_, log, _) = home.run(&["audit", "list"]);
+    for what in ["[runs on your machine later: Makefile] echo all: >Makefile", "later: Makefile] /"]
+    {
+        assert!(log.contains(what), "{what}: {log}");
     }
 }
 

@@ -186,7 +186,15 @@ impl MemoryWorld {
             None => FileState::Missing,
         };
         let root = PathBuf::from(ROOT);
-        Ok(FileTarget { slot, claim, path: place.real, root, state, protected: None })
+        Ok(FileTarget {
+            slot,
+            claim,
+            path: place.real,
+            root,
+            state,
+            protected: None,
+            runs_later: false,
+        })
     }
 
     fn place(&self, tree: &Tree, claim: &Claim) -> Result<Place, FileError> {

@@ -106,6 +106,8 @@ pub struct FileTarget {
     pub state: FileState,
     /// The protected name that matches the path, if any.
     pub protected: Option<&'static str>,
+    /// Whether it would change what the user's own commands execute later, such as `Makefile`.
+    pub runs_later: bool,
 }
 
 /// All resolved targets of a call.

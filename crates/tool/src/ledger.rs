@@ -82,6 +82,8 @@ pub struct Closing {
     pub sandbox_level: Option<&'static str>,
     /// The background command that it started or accessed, by name.
     pub background: Option<String>,
+    /// What it changed that acts later, in words.
+    pub consequences: Option<String>,
     /// The error; `None` if it succeeded.
     pub error: Option<Kind>,
     /// Its changes.
@@ -109,6 +111,7 @@ impl Closing {
             command: None,
             sandbox_level: None,
             background: None,
+            consequences: None,
             error: Some(Kind::Cancelled),
             changes: Vec::new(),
             reply_bytes: 0,

@@ -69,7 +69,8 @@ pub use operation::{Context, Operation, Preview};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
     Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT, Moved,
-    NoProcesses, Output, Processes, Refusals, Refused, RunOptions, Shell, Used, WentBack,
+    NoProcesses, Output, Processes, RUNS_LATER, Refusals, Refused, RunOptions, Shell, Used,
+    WentBack,
 };
 pub use progress::Progress;
 pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped};

@@ -226,7 +226,30 @@ pub struct Refusals {
     /// What it changed that the user's own commands execute later, such as `Makefile`; a directory of programs with
     /// the number of changed ones.
     pub later: Vec<String>,
+    /// New symlinks that lead out of the roots, as `NAME -> TARGET`.
+    pub links: Vec<String>,
 }
+
+impl Refusals {
+    /// Returns the lines about the protected names that the command changed, what runs later, and which symlinks
+    /// lead out.
+    pub fn consequences(&self) -> Vec<String> {
+        let changed = match (self.changed.is_empty(), self.n_more_changed) {
+            (true, _) => None,
+            (false, 0) => Some(format!("changed {}", self.changed.join(", "))),
+            (false, n) => Some(format!("changed {} and {n} more", self.changed.join(", "))),
+        };
+        let line = |about: &str, names: &[String]| {
+            (!names.is_empty()).then(|| format!("{about}: {}", names.join(", ")))
+        };
+        let later = line(RUNS_LATER, &self.later);
+        let links = line("links that lead outside now", &self.links);
+        changed.into_iter().chain(later).chain(links).collect()
+    }
+}
+
+/// What a reply says before the names of what the user's own commands execute later.
+pub const RUNS_LATER: &str = "runs on your machine later";
 
 /// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,6 +289,8 @@ pub struct Used {
     pub sandbox_level: Option<&'static str>,
     /// The background command that it started or accessed, by name.
     pub background: Option<String>,
+    /// What its command changed that acts later, in words.
+    pub consequences: Option<String>,
 }
 
 /// The command of one call, and the background commands of its session.

@@ -16,8 +16,9 @@ use crate::change::kept::CallCheckpoint;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::{DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of, kind_of};
+use sinew_policy::protected::{self, Names};
 use sinew_policy::rule::Judge;
-use sinew_policy::rules::{self, Names};
+use sinew_policy::rules;
 use sinew_records::checkpoints::{CheckpointError, PathState};
 
 /// The most names beneath a directory that is moved.
@@ -153,5 +154,5 @@ fn judged(names: Judge<'_>, real: &Path, is_dir: bool) -> Result<Option<&'static
     } else {
         names.rules.check(real)?;
     }
-    Ok(rules::protected(&Names::new(real, named)))
+    Ok(protected::protected(&Names::new(real, named)))
 }

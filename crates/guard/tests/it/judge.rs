@@ -21,6 +21,7 @@ fn targets(protected: Option<&'static str>) -> Targets {
             root: "/ws".into(),
             state: FileState::Missing,
             protected,
+            runs_later: false,
         }],
         ..Targets::default()
     }

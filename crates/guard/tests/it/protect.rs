@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use sinew_guard::{Guard, GuardSettings};
+use sinew_policy::protected::table::{ELSEWHERE, ON_THIS_HOST, ProtectedName, RUN_LATER};
 use sinew_tool::{Access, Claim, FileSettings, Kind};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::tree::{EDIT, OPTIONS, RESOLVERS, Tree, WRITE, contain, walk};
@@ -417,5 +419,61 @@ fn state_directories_are_closed_for_everything() {
         }
         let (names, report) = walk(&guard, ".", &OPTIONS);
         assert_eq!((names, report.skipped.denied), (vec![String::from("a")], 1));
+    }
+}
+
+const PAGE: &str = "\
+# Protected names
+
+This page is made from the lists in `crates/policy/src/protected/table.rs`. The end-to-end suite `protected` tries each
+name: commands cannot change it, and the program named here acts on it.
+
+A change of one of these always asks ([SECURITY.md](../SECURITY.md)). A `/` at the end means the directory and
+everything in it, `*` any characters.
+
+## What programs on this host act on
+
+Commands can put there only what a commit holds, or ask first.
+";
+
+/// The page for people is the list that the rules use.
+#[test]
+fn protected_names_have_a_page() {
+    let table = |page: &mut String, rows: &[ProtectedName]| {
+        page.push_str("\n| name | when | what happens |\n|---|---|---|\n");
+        for row in rows {
+            writeln!(page, "| `{}` | {} | {} |", row.name, row.when, row.what).unwrap();
+        }
+    };
+    let mut page = String::from(PAGE);
+    table(&mut page, ON_THIS_HOST);
+    page.push_str(
+        "\n## What other machines act on\n\nCommands can change these, and the reply names them.\n",
+    );
+    table(&mut page, ELSEWHERE);
+    page.push_str(
+        "\n## What you run by name\n\nThese are not protected. The reply to a command that changed one says `runs on \
+         your machine later`.\n\n| name | run by |\n|---|---|\n",
+    );
+    for row in RUN_LATER {
+        writeln!(page, "| `{}` | `{}` |", row.name, row.by).unwrap();
+    }
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protected-names.md");
+    sinew_testkit::golden(&path, &page);
+}
+
+#[test]
+fn every_protected_name_is_listed_once_and_is_found_itself() {
+    let rows = ON_THIS_HOST.iter().chain(ELSEWHERE);
+    let names: Vec<&str> = rows.map(|row| row.name).collect();
+    let tree = Tree::new();
+    let guard = tree.guard(RESOLVERS[0]);
+    for (at, name) in names.iter().enumerate() {
+        assert!(!names[..at].contains(name), "{name} is there twice");
+        let path = name.replace('*', "any");
+        let path = if path.ends_with('/') { format!("{path}file") } else { path };
+        let contained = contain(&guard, &path, WRITE).unwrap();
+        assert_eq!(contained.targets().files[0].protected, Some(*name), "{path}");
     }
 }

@@ -286,21 +286,9 @@ pub fn refused(refusals: &Refusals) -> Vec<String> {
     lines
 }
 
-/// Returns the bracketed lines about the protected names that a command changed, and what runs later.
+/// Returns the bracketed lines about what a command changed that acts later.
 pub fn consequences(refusals: &Refusals) -> Vec<String> {
-    let later = (!refusals.later.is_empty())
-        .then(|| format!("[runs on your machine later: {}]", refusals.later.join(", ")));
-    changed(refusals).into_iter().chain(later).collect()
-}
-
-/// Returns a line with the protected names that the command changed.
-fn changed(refusals: &Refusals) -> Option<String> {
-    let names = refusals.changed.join(", ");
-    let more = match refusals.n_more_changed {
-        0 => String::new(),
-        n => format!(" and {n} more"),
-    };
-    (!names.is_empty()).then(|| format!("[changed {names}{more}]"))
+    refusals.consequences().into_iter().map(|line| format!("[{line}]")).collect()
 }
 
 pub(crate) fn refusal_lines(refused: &Refusals) -> String {

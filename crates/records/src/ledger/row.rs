@@ -297,7 +297,8 @@ fn outcome<'a>(closing: &'a Closing, clean: &Cleaner<'_>) -> RecordDraft<'a> {
         .with_any("bytes", change.map(|change| change.bytes))
         .with_any("before_hash", change.and_then(|change| change.before).map(hex))
         .with_any("after_hash", change.and_then(|change| change.after).map(hex))
-        .with("reply_bytes", closing.reply_bytes);
+        .with("reply_bytes", closing.reply_bytes)
+        .with_any("text", closing.consequences.as_deref().map(|text| clean.text(text, MAX_TEXT)));
     for change in closing.changes.iter().skip(1) {
         draft.change(further(change, clean));
     }

@@ -31,6 +31,7 @@ pub(super) fn closing(call_id: &str, error: Option<Kind>) -> Closing {
         command: Some(String::from("make all")),
         sandbox_level: Some("namespaces"),
         background: Some(String::from("b1")),
+        consequences: Some(String::from("runs on your machine later: Makefile")),
         error,
         changes: vec![Change {
             path: PathBuf::from("/w/a"),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sinew_guard::{ApprovalFingerprint, Judged};
 use sinew_tool::{
-    Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, Hook, Kind, Ledger, Opening,
-    Recorder, Request, Ruling, Scope, Ticket, ToolError, Used, Verdict,
+    Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, FileTarget, Hook, Kind,
+    Ledger, Opening, Recorder, Request, Ruling, Scope, Targets, Ticket, ToolError, Used, Verdict,
 };
 
 use crate::broker::Digest;
@@ -257,8 +257,24 @@ impl Entry {
 
     pub(super) fn used(&mut self, used: Used) {
         self.note(|closing| {
-            (closing.sandbox_level, closing.background) = (used.sandbox_level, used.background)
+            (closing.sandbox_level, closing.background) = (used.sandbox_level, used.background);
+            closing.consequences = used.consequences;
         });
+    }
+
+    /// Returns the targets that the call changed and the user's own commands execute later, by path as written.
+    pub(super) fn runs_later<'a>(&self, targets: &'a Targets) -> Vec<&'a str> {
+        let changes = self.closing.as_ref().map_or(&[][..], |closing| &closing.changes);
+        let is_changed = |target: &&FileTarget| {
+            let mut of_target = changes.iter().filter(|change| change.path == target.path);
+            target.runs_later && of_target.any(|change| change.after.is_some())
+        };
+        let changed = targets.files.iter().filter(is_changed);
+        changed.filter_map(|target| target.claim.path.as_deref()).collect()
+    }
+
+    pub(super) fn consequences(&mut self, text: String) {
+        self.note(|closing| closing.consequences = Some(text));
     }
 
     pub(super) fn changed(&mut self, changes: Vec<Change>) {

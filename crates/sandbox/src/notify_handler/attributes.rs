@@ -193,7 +193,7 @@ impl CallHandler {
         let is_unnamed =
             || !real.is_absolute() || fstat(target).is_ok_and(|stat| stat.st_nlink == 0);
         if !self.judge.may_set_attributes(&real) && !is_unnamed() {
-            self.refused.add(Refused::Outside { path: real });
+            self.found.refuse(Refused::Outside { path: real });
             return Err(Errno::PERM);
         }
         Ok(real)

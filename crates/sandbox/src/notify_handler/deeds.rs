@@ -236,6 +236,9 @@ impl CallHandler {
 
     /// Judges the name of a file that is no directory.
     pub(super) fn may_be_named(&self, real: &Path, is_link: bool) -> Result<(), Errno> {
+        if is_link {
+            self.found.add_link(real);
+        }
         self.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
     }
 

@@ -69,7 +69,7 @@ impl CallHandler {
 
     fn hidden(&self, real: &Path) -> Result<(), Errno> {
         if let Some(named) = self.judge.runs_later(real) {
-            self.refused.add_later(&named, real);
+            self.found.add_later(named, real);
         }
         if let Some(objects) = git_objects::objects_of(real) {
             self.remember_objects(&objects);
@@ -79,20 +79,20 @@ impl CallHandler {
 
     pub(super) fn refuse_guarded(&self, real: &Path, guarded: Guarded) -> Errno {
         let (path, name) = (real.to_owned(), guarded.name().to_owned());
-        self.refused.add(Refused::Protected { path, name });
+        self.found.refuse(Refused::Protected { path, name });
         Errno::ACCESS
     }
 
     pub(super) fn refuse_content(&self, real: &Path, guarded: Guarded, why: String) -> Errno {
         let (path, name) = (real.to_owned(), guarded.name().to_owned());
-        self.refused.add(Refused::Content { path, name, why });
+        self.found.refuse(Refused::Content { path, name, why });
         Errno::ACCESS
     }
 
     /// Notes a change that the reply names.
     fn report(&self, real: &Path, guarded: Guarded) {
         if let Guarded::Elsewhere(_) | Guarded::Executes(_) = guarded {
-            self.refused.add_changed(real);
+            self.found.add_changed(real);
         }
     }
 

@@ -156,7 +156,7 @@ impl CallHandler {
             });
         }
         if let Some(machine) = peer.machine().filter(|_| !self.judge.may_reach_machines()) {
-            self.refused.add(Refused::Network { address: machine.to_string() });
+            self.found.refuse(Refused::Network { address: machine.to_string() });
             return Err(Errno::NETUNREACH);
         }
         self.check_waits(caller)?;
@@ -173,14 +173,14 @@ impl CallHandler {
             return Ok(());
         }
         if kind_of(target)? == FileType::Socket {
-            self.refused.add(Refused::Socket { path: real_path(target.as_fd())? });
+            self.found.refuse(Refused::Socket { path: real_path(target.as_fd())? });
         }
         Err(Errno::CONNREFUSED)
     }
 
     /// Refuses a Unix datagram socket, which could send to the socket of any program without a check.
     pub(super) fn refuse_datagrams(&self) -> Errno {
-        self.refused.add(Refused::Datagrams);
+        self.found.refuse(Refused::Datagrams);
         Errno::ACCESS
     }
 }

@@ -254,8 +254,13 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
             Some(event) => ("-", event),
             None => (text("tool"), state(&record).unwrap_or(text("outcome"))),
         };
-        let what = [text("command"), text("file_path"), text("text")];
-        let what = what.into_iter().find(|what| !what.is_empty()).unwrap_or_default();
+        let what = [text("command"), text("file_path")].into_iter().find(|what| !what.is_empty());
+        // What a call changed that acts later comes before its command, which may be long.
+        let what = match (text("text"), what) {
+            ("", what) => what.unwrap_or_default().to_owned(),
+            (text, None) => text.to_owned(),
+            (text, Some(what)) => format!("[{text}] {what}"),
+        };
         let ms = record.number("duration_us").map(|us| format!("{:.1}", us as f64 / 1e3));
         writeln!(
             out,
@@ -265,7 +270,7 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
             shown_line(tool),
             shown_line(outcome),
             ms.unwrap_or_default(),
-            short(&shown_line(what)),
+            short(&shown_line(&what)),
         )?;
         Ok::<_, anyhow::Error>(())
     })?;

