@@ -237,6 +237,12 @@ fn whereabouts() -> PathBuf {
 /// Names where places are made.
 pub(crate) const WHEREABOUTS: &str = "SINEW_TEST_WHEREABOUTS";
 
+/// Returns whether a user without rights runs these tests beside root, in a run that is not nightly.
+pub(crate) fn is_nobody_by_day() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some();
+    is_set(WHEREABOUTS) && !is_set("SINEW_TEST_ROUNDS")
+}
+
 /// Returns whether a sandbox level works on this machine; where it does not, says so. `SINEW_TEST_ALL` makes
 /// that a failure.
 pub(crate) fn works(helper: &Helper, level: SandboxLevel) -> bool {
