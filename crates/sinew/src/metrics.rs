@@ -1,7 +1,7 @@
 //! Counts and times calls, and exports Prometheus text.
 //!
-//! One recorder feeds every metric family as a call ends, so all families count the same calls; running calls
-//! are not counted. Families of other runtimes are served for every dialect, so existing dashboards work.
+//! One recorder feeds every metric family as a call ends, so all families count the same calls; two gauges say how
+//! many run. Families of other runtimes are served for every dialect, so existing dashboards work.
 //! Labels are tool names or closed word lists, never a path, a session or other text from a caller.
 
 #[cfg(feature = "cli")]
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::{self, Write as _};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sinew_tool::sync::lock;
 use sinew_tool::{Closing, Recorder};
@@ -62,6 +63,12 @@ const FAMILIES: &[(&str, &str, Option<f64>)] = &[
     ("tool_execution_total", "Calls under the name of agentos.", None),
 ];
 
+/// The gauges of running calls: name and help text.
+const RUNNING: [(&str, &str); 2] = [
+    ("moltis_tool_executions_in_flight", "Calls that run, under the name of Moltis."),
+    ("sinew_calls_in_flight", "Calls that run, those that wait for an answer included."),
+];
+
 /// The error of gathering metrics, which never occurs.
 pub type MetricsError = Infallible;
 
@@ -88,7 +95,10 @@ pub type MetricsError = Infallible;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Metrics(Mutex<Families>);
+pub struct Metrics {
+    families: Mutex<Families>,
+    n_running: AtomicU64,
+}
 
 /// The series of each family, by their labels as text.
 type Families = BTreeMap<&'static str, BTreeMap<String, Series>>;
@@ -108,12 +118,23 @@ type Labels<'a> = &'a [(&'a str, &'a str)];
 impl Metrics {
     /// Returns an empty recorder.
     pub fn new() -> Result<Self, MetricsError> {
-        Ok(Self(Mutex::default()))
+        Ok(Self { families: Mutex::default(), n_running: AtomicU64::new(0) })
     }
 
     /// Returns all metrics in the Prometheus text format.
     pub fn prometheus(&self) -> Result<String, MetricsError> {
-        let families = lock(&self.0);
+        let mut text = self.sums();
+        let n = self.n_running.load(Ordering::Relaxed);
+        for (name, help) in RUNNING {
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {n}");
+        }
+        Ok(text)
+    }
+
+    /// Returns all metrics but the gauges: what several processes count can be added up.
+    fn sums(&self) -> String {
+        let families = lock(&self.families);
         let mut text = String::new();
         for (name, help, unit_ms) in FAMILIES {
             let Some(all) = families.get(name) else { continue };
@@ -127,7 +148,7 @@ impl Metrics {
                 };
             }
         }
-        Ok(text)
+        text
     }
 }
 
@@ -179,7 +200,12 @@ fn add(families: &mut Families, name: &'static str, labels: Labels<'_>, value: f
 }
 
 impl Recorder for Metrics {
+    fn begins(&self) {
+        self.n_running.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn call(&self, closing: &Closing) {
+        self.n_running.fetch_sub(1, Ordering::Relaxed);
         let opening = &closing.opening;
         // A caller can invent tool names, so unknown tools share one label value.
         let tool = if closing.found { opening.tool.as_str() } else { UNKNOWN };
@@ -189,7 +215,7 @@ impl Recorder for Metrics {
         let of = |yes, no| if ok { yes } else { no };
         let outcome = closing.error.map_or("ok", |kind| kind.as_str());
         let by_tool = &[("dialect", dialect), ("tool", tool)];
-        let mut families = lock(&self.0);
+        let mut families = lock(&self.families);
         let mut add = |name, labels: Labels<'_>, value| add(&mut families, name, labels, value);
         add(
             "sinew_calls_total",

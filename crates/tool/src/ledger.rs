@@ -171,6 +171,9 @@ pub trait Ledger: Send + Sync {
 
 /// Counts and times calls; one recorder feeds every metric.
 pub trait Recorder: Send + Sync {
+    /// Learns that a call begins, whose end follows. Never waits.
+    fn begins(&self) {}
+
     /// Receives every call at its end, also failed ones. Never waits.
     fn call(&self, closing: &Closing);
 

@@ -93,6 +93,7 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
         ..Opening::new(call_id, session, dialect, name)
     };
     let closing = Closing::new(opening, runtime.clock.wall_ms());
+    runtime.recorder.iter().for_each(|recorder| recorder.begins());
     let entry = Entry {
         ledger: Arc::clone(&runtime.ledger),
         recorder: runtime.recorder.clone(),

@@ -88,6 +88,10 @@ impl MetricsFile {
 }
 
 impl Recorder for MetricsFile {
+    fn begins(&self) {
+        self.shared.metrics.begins();
+    }
+
     fn call(&self, closing: &Closing) {
         self.shared.metrics.call(closing);
         lock(&self.shared.state).waits = true;
@@ -143,8 +147,8 @@ impl Shared {
 
     /// Adds the counts since `before`, and returns the new total of this process.
     fn add(&self, before: &Text) -> io::Result<Text> {
-        let now = self.metrics.prometheus().map_err(io::Error::other)?;
-        let now = Text::read(&now).map_err(|problem| io::Error::other(problem.to_string()))?;
+        let now = Text::read(&self.metrics.sums())
+            .map_err(|problem| io::Error::other(problem.to_string()))?;
         let dir = self.path.parent().unwrap_or(&self.path);
         let _held = hold(dir)?;
         let mut sum = read(&self.path)?;

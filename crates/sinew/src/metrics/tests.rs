@@ -34,7 +34,7 @@ fn samples(text: &str) -> Samples {
         while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
             let (sample, labels, value) = sample(line);
             match kind {
-                "counter" => assert_eq!(sample, name),
+                "counter" | "gauge" => assert_eq!(sample, name),
                 "histogram" => {
                     let suffix = sample.strip_prefix(name).unwrap();
                     assert!(["_bucket", "_sum", "_count"].contains(&suffix), "{line}");
@@ -270,7 +270,15 @@ async fn every_end_of_a_call_is_counted_under_its_name() {
         std::task::Poll::Ready(())
     })
     .await;
+    let running = |n: f64| {
+        let samples = samples(&counted.metrics.prometheus().unwrap());
+        for name in ["moltis_tool_executions_in_flight", "sinew_calls_in_flight"] {
+            assert_eq!(samples.get(&(String::from(name), Vec::new())), Some(&n), "{name}");
+        }
+    };
+    running(1.0);
     drop(call);
+    running(0.0);
     check(&counted.metrics, "native", "odd", &["execution_failed", "timeout", "cancelled"]);
 }
 
@@ -288,6 +296,7 @@ fn closing(dialect: &'static str, tool: &str, error: Option<Kind>) -> Closing {
 #[test]
 fn the_text_is_what_it_was() {
     let metrics = Metrics::new().unwrap();
+    (0..3).for_each(|_| metrics.begins());
     let change =
         |bytes| Change { path: PathBuf::from("/w/a-path"), before: None, after: None, bytes };
     metrics.call(&Closing {
