@@ -9,8 +9,7 @@ use super::Options;
 /// Returns the reference as Markdown: every key with its type and meaning.
 pub fn reference() -> String {
     let schema = schemars::schema_for!(Options).to_value();
-    let defaults: Value =
-        toml_edit::de::from_str(include_str!("default.toml")).unwrap_or(Value::Null);
+    let defaults: Value = serde_json::from_str(include_str!("default.json")).unwrap_or(Value::Null);
     let mut page = String::from(
         "# Configuration\n\n\
          This page is generated from the code; a test holds it to it.\n\n\

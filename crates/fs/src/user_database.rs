@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use rustix::fs::OFlags;
 
@@ -27,13 +28,23 @@ pub struct UserEntry {
 }
 
 impl UserEntry {
-    /// Reads the entry of the user that runs this process. `None` if the database or the entry is missing.
+    /// Returns the entry of the user that runs this process, as it is read first. `None` if the database or the entry
+    /// is missing.
     ///
     /// # Errors
     ///
     /// Fails if the database is not a regular file, larger than 256 MiB without the entry, or unreadable.
-    #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
     pub fn of_process() -> io::Result<Option<Self>> {
+        static READ: OnceLock<Option<UserEntry>> = OnceLock::new();
+        if let Some(entry) = READ.get() {
+            return Ok(entry.clone());
+        }
+        let entry = Self::read()?;
+        Ok(READ.get_or_init(|| entry).clone())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+    fn read() -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
         let file: File = match options.open(USER_DATABASE) {

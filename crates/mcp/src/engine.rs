@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex};
 
 use sinew_runtime::{Attached, CallOptions, Runtime};
-use sinew_tool::sync::{read, write};
+use sinew_tool::sync::lock;
 use sinew_tool::{Approver, Arguments, Reply, Request};
 
 use crate::catalog::Shown;
@@ -18,7 +18,8 @@ pub(crate) struct Engine {
     pub(crate) options: Options,
     pub(crate) elicitation: Arc<Elicitation>,
     _attached: Attached,
-    shown: RwLock<Arc<Shown>>,
+    /// The catalog, once it was asked for.
+    shown: Mutex<Option<Arc<Shown>>>,
     next: AtomicU64,
 }
 
@@ -26,32 +27,35 @@ impl Engine {
     pub(crate) fn new(runtime: Arc<Runtime>, options: Options, output: Output) -> Self {
         let elicitation = Elicitation::new(output, options.session.clone());
         let attached = runtime.add_approver(Arc::clone(&elicitation) as Arc<dyn Approver>);
-        let engine = Self {
+        Self {
             runtime,
             options,
             elicitation,
             _attached: attached,
-            shown: RwLock::default(),
+            shown: Mutex::default(),
             next: AtomicU64::new(1),
-        };
-        engine.show();
-        engine
+        }
     }
 
-    /// Rebuilds the catalog after the tools changed.
-    pub(crate) fn show(&self) {
+    /// Forgets the catalog after the tools changed.
+    pub(crate) fn forget_shown(&self) {
+        *lock(&self.shown) = None;
+    }
+
+    /// Returns the catalog, built when it is asked for first.
+    pub(crate) fn shown(&self) -> Arc<Shown> {
+        let mut shown = lock(&self.shown);
+        Arc::clone(shown.get_or_insert_with(|| Arc::new(self.build_shown())))
+    }
+
+    fn build_shown(&self) -> Shown {
         let catalogs = self.runtime.catalogs();
         let dialect = self.options.dialect.as_deref();
         let catalog = match dialect {
             None => catalogs.first(),
             Some(name) => catalogs.iter().find(|catalog| catalog.name() == name),
         };
-        let shown = Shown::new(catalog.map(|catalog| catalog.tools()).unwrap_or_default());
-        *write(&self.shown) = Arc::new(shown);
-    }
-
-    pub(crate) fn shown(&self) -> Arc<Shown> {
-        Arc::clone(&read(&self.shown))
+        Shown::new(catalog.map(|catalog| catalog.tools()).unwrap_or_default())
     }
 
     /// Returns a new unique call id: JSON-RPC ids repeat between connections.

@@ -94,7 +94,7 @@ impl ServerHandler for Handler {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 changed = catalogs.changed() => {
-                    self.0.show();
+                    self.0.forget_shown();
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }

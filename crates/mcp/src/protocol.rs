@@ -89,11 +89,11 @@ impl Protocol {
 /// The most time a first request may use on the reading thread.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Rebuilds the catalog when the tools change.
+/// Forgets the catalog when the tools change.
 async fn tell_changes(engine: Arc<Engine>) {
     let mut catalogs = engine.runtime.watch_catalogs();
     while catalogs.changed().await.is_ok() {
-        engine.show();
+        engine.forget_shown();
     }
 }
 
@@ -102,7 +102,7 @@ async fn tell_client_changes(engine: Arc<Engine>, peer: rmcp::service::Peer<Role
     let mut catalogs = engine.runtime.watch_catalogs();
     while catalogs.changed().await.is_ok() {
         // The client asks at once and must get the new list.
-        engine.show();
+        engine.forget_shown();
         if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
             return;
         }

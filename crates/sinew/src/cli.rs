@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -26,21 +27,30 @@ impl Cli {
     /// Reads the arguments of this process and its variables; a variable that is empty counts as
     /// one that is not set. What cannot be understood ends the process.
     pub fn of_process() -> Self {
-        Self::of(Self::as_written().try_get_matches())
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let short = words.iter().any(|word| word == "mcp" || word == "call");
+        let short = short.then(|| Self::of_short(&words)).flatten();
+        short.unwrap_or_else(|| {
+            Self::of(with_variables(Self::command()).try_get_matches_from(words))
+        })
+    }
+
+    /// Reads the arguments of a command that a program starts. Anything else, and what is wrong, is for the whole command line.
+    fn of_short(words: &[OsString]) -> Option<Self> {
+        let matches = with_variables(Short::command()).try_get_matches_from(words).ok()?;
+        let Short { global, command } = Short::from_arg_matches(&matches).ok()?;
+        let command = match command {
+            ShortCommand::Call(args) => Command::Call(args),
+            ShortCommand::Mcp(args) => Command::Mcp(args),
+        };
+        Some(Self { global, command })
     }
 
     /// Reads these arguments and the variables of this process. What cannot be understood ends the process.
     pub(crate) fn of_words(words: &[String]) -> Self {
         let program = std::iter::once("sinew");
         let words = program.chain(words.iter().map(String::as_str));
-        Self::of(Self::as_written().try_get_matches_from(words))
-    }
-
-    fn as_written() -> clap::Command {
-        Self::command().mut_args(|arg| {
-            let is_empty = arg.get_env().is_some_and(env_vars::is_empty);
-            if is_empty { arg.env(None::<&str>) } else { arg }
-        })
+        Self::of(with_variables(Self::command()).try_get_matches_from(words))
     }
 
     fn of(matches: Result<clap::ArgMatches, clap::Error>) -> Self {
@@ -55,6 +65,41 @@ impl Cli {
             std::process::exit(error.exit_code())
         })
     }
+}
+
+/// Returns a command line whose empty variables count as not set.
+fn with_variables(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| {
+        let is_empty = arg.get_env().is_some_and(env_vars::is_empty);
+        if is_empty { arg.env(None::<&str>) } else { arg }
+    })
+}
+
+/// The commands that a program starts, again and again: without the options of all others they are understood
+/// in a fifth of the time.
+#[derive(Debug, Parser)]
+#[command(name = "sinew", version, disable_help_flag = true, disable_version_flag = true)]
+struct Short {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: ShortCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ShortCommand {
+    #[command(disable_help_flag = true)]
+    Call(CallArgs),
+    #[command(disable_help_flag = true)]
+    Mcp(McpArgs),
+}
+
+/// Options of `sinew mcp`.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// Do everything that comes before the first message, then exit: for `sinew doctor`.
+    #[arg(long, hide = true, overrides_with = "check")]
+    pub check: bool,
 }
 
 /// Options of every command.
@@ -111,11 +156,7 @@ pub enum Command {
     /// Call one tool, or many with --batch.
     Call(CallArgs),
     /// Serve the tools over MCP on standard input and output.
-    Mcp {
-        /// Do everything that comes before the first message, then exit: for `sinew doctor`.
-        #[arg(long, hide = true, overrides_with = "check")]
-        check: bool,
-    },
+    Mcp(McpArgs),
     /// Take calls and answers to questions as JSON lines, and give replies, progress and questions as they
     /// come: {type: "call", id, name, arguments}, {type: "cancel", id}, {type: "answer", question, answer,
     /// reason?} in; {type: "reply", id, …}, {type: "progress", id, …}, {type: "question", question, id, …} and
@@ -443,4 +484,49 @@ pub enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the short command line understands, the whole one understands alike.
+    #[test]
+    fn short_command_line_means_what_the_whole_one_means() {
+        let read = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let whole = with_variables(Cli::command()).try_get_matches_from(&words);
+            let whole = whole.and_then(|matches| Cli::from_arg_matches(&matches));
+            (
+                Cli::of_short(&words).map(|cli| format!("{cli:?}")),
+                whole.map(|cli| format!("{cli:?}")),
+            )
+        };
+        for words in [
+            &["sinew", "mcp"][..],
+            &["sinew", "--root", "a", "--root=b:c", "--dialect", "moltis", "mcp"],
+            &["sinew", "mcp", "--approvals", "trust-client", "--require-sandbox", "--check"],
+            &["sinew", "--root", "mcp", "mcp", "--tools", "read,edit", "--read-only"],
+            &["sinew", "--set", "a=b", "call", "Grep", "{}", "--json"],
+            &["sinew", "call", "--batch"],
+            &["sinew", "call", "mcp", "-"],
+        ] {
+            let (short, whole) = read(words);
+            assert_eq!(short, Some(whole.expect("a command line")), "{words:?}");
+        }
+        for words in [
+            &["sinew", "--help", "mcp"][..],
+            &["sinew", "mcp", "--help"],
+            &["sinew", "call", "-h"],
+            &["sinew", "--version", "mcp"],
+            &["sinew", "mcp", "--nonsense"],
+            &["sinew", "trust", "mcp"],
+            &["sinew", "trust", "--arguments", "--", "mcp"],
+            &["sinew", "call"],
+            &["sinew"],
+        ] {
+            let (short, _) = read(words);
+            assert_eq!(short, None, "{words:?}");
+        }
+    }
 }

@@ -118,7 +118,7 @@ fn said_with(
     let cli = parsed(arguments.iter().cloned()).ok()?;
     let mut global = cli.global;
     global.config = global.config.map(|path| current.join(path));
-    matches!(cli.command, Command::Mcp { .. }).then_some(CliInput {
+    matches!(cli.command, Command::Mcp(_)).then_some(CliInput {
         global,
         arguments,
         current,

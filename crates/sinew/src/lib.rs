@@ -106,7 +106,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
     let load = || {
         let by_client = match cli.command {
             // The arguments may come from a repository.
-            cli::Command::Mcp { check } => check || !terminal::is_attended(),
+            cli::Command::Mcp(cli::McpArgs { check }) => check || !terminal::is_attended(),
             _ => false,
         };
         let said = match by_client {
@@ -127,7 +127,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         }
         cli::Command::Tools(args) => commands::tools::run(&load()?, args),
         cli::Command::Call(args) => commands::call::run(load()?, args),
-        cli::Command::Mcp { check } => commands::mcp::run(&load()?, *check),
+        cli::Command::Mcp(args) => commands::mcp::run(&load()?, args.check),
         cli::Command::Pipe => commands::pipe::run(load()?),
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&load()?, *json)

@@ -171,10 +171,10 @@ pub(crate) fn load(mut said: CliInput, helper: Helper, project: Project) -> anyh
     };
     said.read_config();
     let mut layered = match project {
-        Project::LeftOut => self::layered(&said, None)?,
+        Project::LeftOut => without_project(&said)?,
         Project::Needed => settle(&said, &trusted)?,
         Project::Optional => settle(&said, &trusted).or_else(|error| {
-            let mut without = self::layered(&said, None)?;
+            let mut without = without_project(&said)?;
             without.warnings.push(format!("{error:#}; it is passed over"));
             Ok::<_, anyhow::Error>(without)
         })?,
@@ -241,10 +241,11 @@ pub(crate) fn trusted(places: &Places) -> anyhow::Result<Trusted> {
 /// Merges all layers, including the project's file.
 pub(crate) fn settle(said: &CliInput, trusted: &Trusted) -> anyhow::Result<Layered> {
     // The project is the first root of the other layers.
-    let without = layered(said, None)?;
+    let own = own_layers(said)?;
+    let without = layered(own.clone(), said, None)?;
     let settings = Settings::resolve(&without.options).map_err(|error| without.located(error))?;
     let root = settings.roots.first().map_or(Path::new(""), PathBuf::as_path);
-    layered(said, Some((&said.current.join(root), trusted)))
+    layered(own, said, Some((&said.current.join(root), trusted)))
 }
 
 /// Returns the permanent approvals of these roots, if a state directory exists and the floor permits them.
@@ -258,16 +259,16 @@ fn grants(loaded: &Loaded) -> Option<Grants> {
 
 /// Merges all layers as for an untrusted project.
 pub(crate) fn look(said: &CliInput, project: &Path) -> anyhow::Result<Layered> {
-    layered(said, Some((project, &Trusted::default())))
+    layered(own_layers(said)?, said, Some((project, &Trusted::default())))
 }
 
 /// Merges all layers except the project's.
 pub(crate) fn without_project(said: &CliInput) -> anyhow::Result<Layered> {
-    layered(said, None)
+    layered(own_layers(said)?, said, None)
 }
 
-/// Merges all layers, including the file of a given project.
-fn layered(said: &CliInput, project: Option<(&Path, &Trusted)>) -> anyhow::Result<Layered> {
+/// Returns the layers that the system and the user own.
+fn own_layers(said: &CliInput) -> anyhow::Result<Layers> {
     let mut layers = Layers::with_defaults()?;
     layers.add_file(Path::new(SYSTEM_FILE), Layer::System, false)?;
     if let Some(dir) = said.places.config() {
@@ -277,12 +278,21 @@ fn layered(said: &CliInput, project: Option<(&Path, &Trusted)>) -> anyhow::Resul
     if let Some(dir) = other.as_ref().filter(|_| !said.is_held) {
         layers.add_user_dir(&dir.path)?;
     }
+    Ok(layers)
+}
+
+/// Merges all layers, including the file of a given project, over those that the system and the user own.
+fn layered(
+    mut layers: Layers,
+    said: &CliInput,
+    project: Option<(&Path, &Trusted)>,
+) -> anyhow::Result<Layered> {
     if let Some((project, trusted)) = project {
         add_project(&mut layers, project, trusted)?;
     }
     if said.is_held {
         layers.hold_arguments(&said.current, homes(&said.places));
-        if let Some(dir) = other {
+        if let Some(dir) = said.places.other_config() {
             layers.add_named_dir(&dir.path, dir.origin())?;
         }
         if let Some(dir) = said.places.other_state() {

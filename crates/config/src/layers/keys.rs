@@ -2,7 +2,7 @@
 //!
 //! A test compares the list with the keys of [`Options`](crate::Options), so a new key needs a row here. What
 //! depends on several keys is code: what a floor means for other keys in `floor`, what a client's arguments
-//! may set besides in `arguments`. The defaults are in `default.toml`.
+//! may set besides in `arguments`. The defaults are in `default.json`.
 
 use self::Floor::{AtLeast, Fixes, OfSystem, StaysFalse};
 use self::Tightens::{

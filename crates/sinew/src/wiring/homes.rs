@@ -2,6 +2,8 @@
 //! A project's file may set a client's variables, which must not make project files the user's own.
 #![expect(clippy::disallowed_methods, reason = "looks for the files that mark a project")]
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,7 @@ pub(super) fn own() -> Option<PathBuf> {
 pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
     let home = own();
     let (own, current) = (home.as_ref().map(|home| real(home)), real(current));
+    let marks = Marks::default();
     let dirs = [
         ("configuration", env_vars::XDG_CONFIG_HOME, env_vars::config_home(), ".config"),
         ("state", env_vars::XDG_STATE_HOME, env_vars::state_home(), ".local/state"),
@@ -32,8 +35,8 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
         let Some(dir) = dir.or_else(|| Some(env_vars::home()?.join(usual))) else { continue };
         let is_usual = home.as_ref().is_some_and(|home| home.join(usual) == dir);
         let dir = real(&dir);
-        let around = project_around(&current, own.as_deref(), &dir);
-        let other = || project_holding(own.as_deref(), &dir).filter(|_| !is_usual);
+        let around = marks.project_around(&current, own.as_deref(), &dir);
+        let other = || marks.project_holding(own.as_deref(), &dir).filter(|_| !is_usual);
         if let Some(project) = around.or_else(other) {
             bail!(
                 "your {what} would lie in {}, inside of the project {}, where others may have written it; \
@@ -97,31 +100,48 @@ pub(super) fn variables_of_client(
 fn outside_projects(dirs: impl Iterator<Item = PathBuf>, current: &Path) -> Vec<PathBuf> {
     let own = own().map(|home| real(&home));
     let current = real(current);
+    let marks = Marks::default();
     let is_outside = |dir: &PathBuf| {
         let dir = real(dir);
         dir.is_absolute()
-            && project_around(&current, own.as_deref(), &dir).is_none()
-            && project_holding(own.as_deref(), &dir).is_none()
+            && marks.project_around(&current, own.as_deref(), &dir).is_none()
+            && marks.project_holding(own.as_deref(), &dir).is_none()
     };
     dirs.filter(is_outside).collect()
 }
 
-fn is_marked(above: &Path) -> bool {
-    let mut marks = clients::FILES.into_iter().chain([GIT]);
-    marks.any(|mark| std::fs::symlink_metadata(above.join(mark)).is_ok())
-}
+/// Which directories hold a file that marks a project, each looked at once.
+#[derive(Default)]
+struct Marks(RefCell<HashMap<PathBuf, bool>>);
 
-/// Returns the project that is or contains a directory, at any path.
-fn project_holding<'a>(own: Option<&Path>, dir: &'a Path) -> Option<&'a Path> {
-    let mut projects = dir.ancestors().filter(|above| is_marked(above));
-    projects.find(|project| !own.is_some_and(|own| own.starts_with(project)))
-}
+impl Marks {
+    fn is_marked(&self, above: &Path) -> bool {
+        if let Some(known) = self.0.borrow().get(above) {
+            return *known;
+        }
+        let mut marks = clients::FILES.into_iter().chain([GIT]);
+        let is_marked = marks.any(|mark| std::fs::symlink_metadata(above.join(mark)).is_ok());
+        self.0.borrow_mut().insert(above.to_owned(), is_marked);
+        is_marked
+    }
 
-/// Returns the project that contains both directories. The home directory and its ancestors are no projects.
-fn project_around<'a>(current: &'a Path, own: Option<&Path>, dir: &Path) -> Option<&'a Path> {
-    let projects = current.ancestors().filter(|above| *above == current || is_marked(above));
-    let mut strange = projects.filter(|project| !own.is_some_and(|own| own.starts_with(project)));
-    strange.find(|project| dir.starts_with(project))
+    /// Returns the project that is or contains a directory, at any path.
+    fn project_holding<'a>(&self, own: Option<&Path>, dir: &'a Path) -> Option<&'a Path> {
+        let mut projects = dir.ancestors().filter(|above| self.is_marked(above));
+        projects.find(|project| !own.is_some_and(|own| own.starts_with(project)))
+    }
+
+    /// Returns the project that contains both directories. The home directory and its ancestors are no projects.
+    fn project_around<'a>(
+        &self,
+        current: &'a Path,
+        own: Option<&Path>,
+        dir: &Path,
+    ) -> Option<&'a Path> {
+        let strange = |project: &&Path| !own.is_some_and(|own| own.starts_with(project));
+        let mut around = current.ancestors().filter(|above| dir.starts_with(above)).filter(strange);
+        around.find(|above| *above == current || self.is_marked(above))
+    }
 }
 
 #[cfg(test)]
@@ -150,7 +170,7 @@ mod tests {
             ("home/x", "home/x/state", Some("home/x")),
         ] {
             let found = top.join(current);
-            let found = project_around(&found, Some(&home), &top.join(place));
+            let found = Marks::default().project_around(&found, Some(&home), &top.join(place));
             let expected = project.map(|name| top.join(name));
             assert_eq!(found, expected.as_deref(), "{current} {place}");
         }
@@ -162,7 +182,7 @@ mod tests {
             ("other", None),
         ] {
             let place = top.join(place);
-            let found = project_holding(Some(&home), &place);
+            let found = Marks::default().project_holding(Some(&home), &place);
             let expected = project.map(|name| top.join(name));
             assert_eq!(found, expected.as_deref(), "{}", place.display());
         }
@@ -170,7 +190,7 @@ mod tests {
         let list = list.into_iter().chain([PathBuf::from("bin")]);
         let kept = outside_projects(list, &top.join("home/x"));
         assert_eq!(kept, ["home/bin", "other"].map(|name| top.join(name)));
-        let alone = project_around(&home, None, &home).map(Path::to_owned);
+        let alone = Marks::default().project_around(&home, None, &home).map(Path::to_owned);
         assert_eq!(alone, Some(home.clone()), "where the machine does not know the home");
     }
 }

@@ -62,7 +62,7 @@ fn as_server(doctor: &[OsString]) -> Option<Vec<OsString>> {
         };
         let words: Vec<OsString> = words.map(server).collect();
         let cli = client_start::parsed(words.iter().cloned()).ok()?;
-        matches!(cli.command, cli::Command::Mcp { .. }).then_some(words)
+        matches!(cli.command, cli::Command::Mcp(_)).then_some(words)
     })
 }
 
@@ -110,7 +110,7 @@ fn verdict(start: &Start) -> Verdict {
     let words: Vec<OsString> = start.words.iter().map(OsString::from).collect();
     let parsed = client_start::parsed(words.iter().cloned());
     let is_meant = match &parsed {
-        Ok(cli) => matches!(cli.command, cli::Command::Mcp { .. }),
+        Ok(cli) => matches!(cli.command, cli::Command::Mcp(_)),
         Err(error) => error.use_stderr() && words.iter().any(|word| word == "mcp"),
     };
     if !is_meant {
