@@ -32,6 +32,7 @@ docs:
 bench *args:
     cargo xtask bench {{args}}
 
-# What takes long, all or some of `tests` (more rounds), `deny` (licences), `bombs` (every case), `bench` (every row).
+# What takes long, all or some of `tests` (more rounds), `deny` (licences), `bombs` (every case), `bench` (every row); `protected`
+# (installs the programs that act on protected names) runs only if it is named.
 nightly *parts:
     cargo xtask nightly {{parts}}

@@ -93,7 +93,7 @@ def opencode(**more):
     return at_home("opencode", "opencode run hello", **more)
 
 
-def lefthook(name):
+def lefthook():
     setup = (f"{REPOSITORY} && printf 'pre-commit:\\n  commands:\\n    x:\\n      run: \"true\"\\n' >lefthook.yml && "
              "lefthook install && rm lefthook.yml")
     return Control("lefthook", f"touch new && git add new && {COMMIT}", content=LEFTHOOK, setup=setup)
@@ -132,10 +132,10 @@ CONTROLS = {
         "pre-commit", f"git add . && {COMMIT}",
         "repos:\n- repo: local\n  hooks:\n  - {id: p, name: p, language: system, entry: touch MARK, always_run: true}\n",
         setup=f"{REPOSITORY} && pre-commit install"),
-    "lefthook.yml": lefthook("lefthook.yml"),
-    ".lefthook.yml": lefthook(".lefthook.yml"),
-    "lefthook.yaml": lefthook("lefthook.yaml"),
-    ".lefthook.yaml": lefthook(".lefthook.yaml"),
+    "lefthook.yml": lefthook(),
+    ".lefthook.yml": lefthook(),
+    "lefthook.yaml": lefthook(),
+    ".lefthook.yaml": lefthook(),
     ".mcp.json": claude(content=SERVERS),
     ".vimrc": at_home("vim", "vim --not-a-term -c q", content=':call system("touch MARK")\n'),
     ".exrc": at_home("vim", "vim --not-a-term --cmd 'set exrc' -c q", content=':call system("touch MARK")\n'),

@@ -103,3 +103,40 @@ fn tools_are_exact_and_the_number_only_rises() {
         EXACT.iter().map(|(page, names)| (*page, names.to_vec())).collect();
     assert_eq!(exact, known, "raise EXACT when a tool became exact; mend the tool when it was");
 }
+
+/// Tools whose calls need a store, and the test that makes them.
+const ELSEWHERE: &[(&str, &str, &str)] =
+    &[("moltis", "checkpoint_restore", include_str!("../../sinew/tests/undo.rs"))];
+
+/// The golden calls of the pages.
+const CALLS: &[(&str, &str)] = &[
+    ("molf", include_str!("calls/molf.txt")),
+    ("moltis", include_str!("calls/moltis.txt")),
+    ("agentos", include_str!("calls/agentos.txt")),
+    ("aionrs", include_str!("calls/aionrs.txt")),
+    ("clawft", include_str!("calls/clawft.txt")),
+];
+
+/// A tool counts as exact in calls when golden replies hold what its page says. Those of commands that succeed are in
+/// `commands.rs`.
+#[test]
+fn exact_tools_have_golden_calls() {
+    let mut n_exact = 0;
+    for (page, names) in EXACT {
+        let calls = CALLS.iter().find(|(known, _)| known == page).expect("golden calls").1;
+        for name in *names {
+            let of_tool =
+                calls.split("\n== ").filter(|call| call.starts_with(&format!("{name}: ")));
+            let n_golden = of_tool.count();
+            let elsewhere =
+                ELSEWHERE.iter().find(|(dialect, tool, _)| (dialect, tool) == (page, name));
+            let is_exact = match elsewhere {
+                Some((_, _, test)) => test.contains(name),
+                None => 2 <= n_golden,
+            };
+            assert!(is_exact, "{page} {name}: {n_golden} golden calls");
+            n_exact += 1;
+        }
+    }
+    assert_eq!(n_exact, 30, "of 42 tools");
+}

@@ -28,8 +28,8 @@ pub struct UserEntry {
 }
 
 impl UserEntry {
-    /// Returns the entry of the user that runs this process, as it is read first. `None` if the database or the entry
-    /// is missing.
+    /// Returns the entry of the user that runs this process. The database is read once. `None` if it or the entry is
+    /// missing.
     ///
     /// # Errors
     ///

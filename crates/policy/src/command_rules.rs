@@ -206,10 +206,10 @@ impl CommandJudge {
         self.judges_reads() && [from, to].iter().any(|dir| self.paths.tell_apart_beneath(dir))
     }
 
-    /// Returns whether a symlink at a path leads out of the roots. Those in directories that tools fill do not count.
-    pub fn leads_out(&self, link: &Path, target: &Path) -> bool {
-        let dir = link.parent().unwrap_or(link);
-        self.is_judged(link) && !self.is_its_own(&guarded::plainly(&dir.join(target)))
+    /// Returns whether a symlink at a path leads out of the roots, to this real path. Those in directories that tools
+    /// fill do not count.
+    pub fn leads_out(&self, link: &Path, to: &Path) -> bool {
+        self.is_judged(link) && !self.is_beneath_a_root(to)
     }
 
     /// Returns the names of a path, from the name of its root on.

@@ -300,7 +300,7 @@ fn is_harmless_step(line: &str) -> bool {
 }
 
 /// Resolves `.` and `..` in a path by its text.
-pub(crate) fn plainly(path: &Path) -> PathBuf {
+pub fn plainly(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

@@ -98,6 +98,7 @@ async fn stages(
     };
     // A failed call may have changed files before its error.
     reply.meta.checkpoint_id = open.checkpoint.take();
+    tell::later(open, &mut reply);
     // The reply to a cancelled call reaches no client.
     if !options.cancel.is_cancelled() {
         tell::endings(runtime, &open.request, &mut reply);
@@ -190,7 +191,6 @@ async fn way(
     let targets = Arc::clone(&ran.targets);
     let mut reply = shape::shape(ran);
     hint::hint(runtime, &open.request, &targets, &mut reply);
-    tell::later(open, &targets, &mut reply);
     Ok(reply)
 }
 

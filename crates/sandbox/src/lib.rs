@@ -268,8 +268,8 @@ impl Commands {
         let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });
         let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
         let home = home.map(|(_, home)| Path::new(home));
-        let wire::Findings { listed, n_more, changed, n_more_changed, later, links } =
-            std::mem::take(&mut captured.findings);
+        let found = std::mem::take(&mut captured.findings);
+        let wire::Findings { listed, n_more, changed, later, links, .. } = found;
         let tells = |refused: &wire::Refused| !succeeded || *refused != wire::Refused::Datagrams;
         let listed = listed.into_iter().filter(|(refused, _)| tells(refused));
         let mut listed: Vec<_> = listed.map(|refused| run::told(refused, home)).collect();
@@ -282,8 +282,16 @@ impl Commands {
         });
         let links = links.iter();
         let links = links.map(|(link, to)| format!("{} -> {}", line_name(link), line_name(to)));
-        let (later, links) = (later.collect(), links.collect());
-        Refusals { listed, n_more, changed, n_more_changed, later, links }
+        Refusals {
+            listed,
+            n_more,
+            changed,
+            n_more_changed: found.n_more_changed,
+            later: later.collect(),
+            n_more_later: found.n_more_later,
+            links: links.collect(),
+            n_more_links: found.n_more_links,
+        }
     }
 
     /// Returns the hidden paths that output lines name with "permission denied". The supervisor does not

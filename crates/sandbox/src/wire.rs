@@ -112,8 +112,10 @@ pub(super) struct Findings {
     /// What the user's own commands execute later, relative to its root; a directory with the number of changed
     /// files.
     pub(super) later: Vec<(PathBuf, Option<u32>)>,
+    pub(super) n_more_later: u32,
     /// New symlinks that lead out of the roots, with their targets.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
+    pub(super) n_more_links: u32,
 }
 
 /// An access that was refused to a command.

@@ -35,7 +35,8 @@ impl Cli {
         })
     }
 
-    /// Reads the arguments of a command that a program starts. Anything else, and what is wrong, is for the whole command line.
+    /// Reads the arguments of a command that a program starts. Returns `None` for every other command line, also one with an
+    /// error, which the whole parser explains.
     fn of_short(words: &[OsString]) -> Option<Self> {
         let matches = with_variables(Short::command()).try_get_matches_from(words).ok()?;
         let Short { global, command } = Short::from_arg_matches(&matches).ok()?;

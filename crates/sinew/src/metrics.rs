@@ -205,7 +205,9 @@ impl Recorder for Metrics {
     }
 
     fn call(&self, closing: &Closing) {
-        self.n_running.fetch_sub(1, Ordering::Relaxed);
+        // A recorder around this one may pass on ends alone.
+        let less = |n: u64| Some(n.saturating_sub(1));
+        let _ = self.n_running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let opening = &closing.opening;
         // A caller can invent tool names, so unknown tools share one label value.
         let tool = if closing.found { opening.tool.as_str() } else { UNKNOWN };

@@ -542,6 +542,21 @@ fn what_runs_later_is_reported() {
         ("ln -s notes inside; ln -s /etc/hosts a; mv a b", "/b -> /etc/hosts]"),
         ("ln -s ../../x up; ln -s gone here; ln -s /etc c; rm c", "/up -> ../../x]"),
         ("mkdir -p node_modules; ln -s /etc node_modules/etc", ""),
+        ("ln -s /tmp/made private", "/private -> /tmp/made]"),
+        (
+            "mkdir -p k/l; ln -s ../.. k/l/top; ln -s k/l/top/../gone by-way",
+            "/by-way -> k/l/top/../gone]",
+        ),
+        // What is gone takes the place of nothing.
+        (
+            "mkdir d; for n in $(seq 1100); do touch d/Makefile; rm d/Makefile; ln -s x d/$n; rm d/$n; \
+             mkdir d/$n; touch d/$n/Makefile; rm -r d/$n; done; touch GNUmakefile; ln -s /etc late",
+            "[runs on your machine later: GNUmakefile]",
+        ),
+        ("for n in $(seq 20); do mkdir e$n; touch e$n/Makefile; done", "e16/Makefile and 4 more]"),
+        ("mkdir t; touch t/Makefile; mv t app", "[runs on your machine later: app/Makefile]"),
+        ("mkdir u; touch u/Makefile; ln -s /etc u/out; mv u w", "w/out -> /etc]"),
+        ("rm -rf sub; echo {} >package.json; ln package.json twin", package),
     ] {
         let arguments = json!({ "command": command }).to_string();
         let done = home.run(&["--approvals", "allow", "call", "Bash", &arguments]);

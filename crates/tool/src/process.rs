@@ -226,24 +226,27 @@ pub struct Refusals {
     /// What it changed that the user's own commands execute later, such as `Makefile`; a directory of programs with
     /// the number of changed ones.
     pub later: Vec<String>,
+    /// The number of other such changes.
+    pub n_more_later: u32,
     /// New symlinks that lead out of the roots, as `NAME -> TARGET`.
     pub links: Vec<String>,
+    /// The number of other such links.
+    pub n_more_links: u32,
 }
 
 impl Refusals {
     /// Returns the lines about the protected names that the command changed, what runs later, and which symlinks
     /// lead out.
     pub fn consequences(&self) -> Vec<String> {
-        let changed = match (self.changed.is_empty(), self.n_more_changed) {
-            (true, _) => None,
-            (false, 0) => Some(format!("changed {}", self.changed.join(", "))),
-            (false, n) => Some(format!("changed {} and {n} more", self.changed.join(", "))),
+        let line = |about: &str, names: &[String], n_more: u32| match (names, n_more) {
+            ([], 0) => None,
+            ([], n) => Some(format!("{about}{n} more")),
+            (names, 0) => Some(format!("{about}{}", names.join(", "))),
+            (names, n) => Some(format!("{about}{} and {n} more", names.join(", "))),
         };
-        let line = |about: &str, names: &[String]| {
-            (!names.is_empty()).then(|| format!("{about}: {}", names.join(", ")))
-        };
-        let later = line(RUNS_LATER, &self.later);
-        let links = line("links that lead outside now", &self.links);
+        let changed = line("changed ", &self.changed, self.n_more_changed);
+        let later = line(&format!("{RUNS_LATER}: "), &self.later, self.n_more_later);
+        let links = line("links that lead outside now: ", &self.links, self.n_more_links);
         changed.into_iter().chain(later).chain(links).collect()
     }
 }

@@ -329,7 +329,7 @@ pub(super) fn installed(
         .args(["install", "--locked", "--force", "--root"])
         .arg(folder)
         .arg(package)
-        // Its profile has them, which takes longer to compile than it helps here.
+        // The release profile of ripgrep has debug information, which takes long to compile and helps no test.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .current_dir(root)
         .status()

@@ -47,7 +47,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "start",
         about: "start to initialize, null server taken off",
         run_in: Suite::Every,
-        bars: &[Bar::at_most(X_RUST_FS, 0.5, 0.3)],
+        bars: &[Bar::at_most(X_RUST_FS, 0.8, 0.5)],
         run: server::start,
     },
     Row {

@@ -452,7 +452,7 @@ fn protected_names_have_a_page() {
     );
     table(&mut page, ELSEWHERE);
     page.push_str(
-        "\n## What you run by name\n\nThese are not protected. The reply to a command that changed one says `runs on \
+        "\n## What you run by name\n\nThese are not protected. The reply to a call that changed one says `runs on \
          your machine later`.\n\n| name | run by |\n|---|---|\n",
     );
     for row in RUN_LATER {

@@ -37,7 +37,7 @@ impl fmt::Display for When {
         f.write_str(match self {
             Git => "git runs",
             Cd => "a shell enters the directory",
-            Shell => "a shell starts or reads a line",
+            Shell => "a shell starts, ends or reads a line",
             Login => "the user logs in",
             Editor => "an editor opens a file or the directory",
             Agent => "an agent starts in the directory",
@@ -212,6 +212,7 @@ const fn later(name: &'static str, by: &'static str) -> RunLater {
     RunLater { name, by }
 }
 
+/// Names that the user's own commands execute: a change is reported.
 pub const RUN_LATER: &[RunLater] = &[
     later("package.json", "npm test"),
     later("Makefile", "make"),

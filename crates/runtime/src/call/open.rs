@@ -24,6 +24,8 @@ pub(super) struct Open {
     pub(super) checkpoint: Option<String>,
     /// The ruling of the first hook that asks whether the call may run.
     pub(super) asked: Option<Ruling>,
+    /// What it changed that the user's own commands execute later, in words.
+    pub(super) runs_later: Option<String>,
 }
 
 /// Hashes what a question shows: the same words may match other files and another diff.
@@ -103,7 +105,7 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
         intent: None,
         closing: Some(closing),
     };
-    Open { request, entry, checkpoint: None, asked: None }
+    Open { request, entry, checkpoint: None, asked: None, runs_later: None }
 }
 
 fn hash(arguments: &Arguments) -> [u8; 32] {

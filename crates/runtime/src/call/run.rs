@@ -9,6 +9,7 @@ use sinew_tool::{Cancel, Context, Cost, Kind, Prepared, Ran, Ruling, Targets, To
 
 use super::keep::Kept;
 use super::open::Open;
+use super::tell;
 use crate::caught::panicked;
 use crate::runtime::{CallOptions, Runtime};
 
@@ -37,6 +38,7 @@ pub(super) async fn run(
     open.entry.changed(context.world.files.changes());
     open.checkpoint = context.world.files.checkpoint();
     open.entry.used(context.world.processes.used());
+    open.runs_later = tell::runs_later(&open.entry, &context.targets);
     drop((turns, session_turn));
     let targets = Arc::clone(&context.targets);
     result.map(|ran| Done { ran, ruling, notes, context, targets })

@@ -2,7 +2,7 @@
 
 use sinew_tool::{Background, RUNS_LATER, Reply, Request, Targets, line_name};
 
-use super::open::Open;
+use super::open::{Entry, Open};
 use crate::runtime::Runtime;
 
 /// Adds a line for each newly ended background command of the session.
@@ -20,16 +20,19 @@ pub(super) fn news(runtime: &Runtime, reply: &mut Reply) {
     news.iter().for_each(|text| reply.note(format!("[the ledger: {text}]")));
 }
 
-/// Adds a line about changed files that the user's own commands execute later.
-pub(super) fn later(open: &mut Open, targets: &Targets, reply: &mut Reply) {
-    let names = open.entry.runs_later(targets);
-    if names.is_empty() {
-        return;
-    }
+/// Returns a line about changed files that the user's own commands execute later.
+pub(super) fn runs_later(entry: &Entry, targets: &Targets) -> Option<String> {
+    let names = entry.runs_later(targets);
     let names: Vec<_> = names.into_iter().map(|name| line_name(name.as_ref())).collect();
-    let line = format!("{RUNS_LATER}: {}", names.join(", "));
-    reply.note(format!("[{line}]"));
-    open.entry.consequences(line);
+    (!names.is_empty()).then(|| format!("{RUNS_LATER}: {}", names.join(", ")))
+}
+
+/// Adds that line to a reply, also of a call that failed after it had changed files, and to the record.
+pub(super) fn later(open: &mut Open, reply: &mut Reply) {
+    if let Some(line) = open.runs_later.take() {
+        reply.note(format!("[{line}]"));
+        open.entry.consequences(line);
+    }
 }
 
 fn line(one: &Background) -> String {

@@ -347,6 +347,9 @@ impl CallHandler {
             return Err(Errno::XDEV);
         }
         let moved = renameat_with(&old.dir, &*old.name, &new.dir, &*new.name, flags);
+        if moved.is_ok() && (is_dir || takes_dir) {
+            self.found.moved(&old_real, &new_real, flags.contains(RenameFlags::EXCHANGE));
+        }
         done(moved.map_err(|errno| {
             let at = if judge.is_beneath_a_root(&new_real) { &old_real } else { &new_real };
             self.refused_by_the_system(at, errno)

@@ -1,33 +1,34 @@
 //! What is found about a command for its reply: refused calls, changed protected names, what the user's own
 //! commands execute later, and symlinks that lead out of the roots.
 //!
-//! Only what holds at the end of the command is reported: a file that is gone executes nothing, and a changed
-//! `package.json` with the same scripts executes what it did before.
+//! Only what holds at the end of the command is reported: a file that is gone executes nothing, a changed
+//! `package.json` with the same scripts executes what it did before, and what a moved directory holds has new names.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{CWD, Mode, OFlags, lstat, openat, readlinkat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 use serde_json::Value;
 
 use sinew_policy::command_rules::CommandJudge;
+use sinew_policy::guarded::plainly;
 use sinew_tool::sync::lock;
 
+use super::path::real_path;
 use crate::wire::{Findings, Refused};
 
 /// The most refusals of one command that are listed; the others are counted.
 const MAX_REFUSED: usize = 8;
 /// The most changed names of one command that are listed; the others are counted.
 const MAX_CHANGED: usize = 16;
-/// The most changed files of one directory of programs that are counted.
-const MAX_LATER: usize = 1_000;
-/// The most new symlinks that are looked at again.
-const MAX_LINKS: usize = 1_000;
+/// The most changed files that run later, and the most new symlinks, that are looked at again.
+const MAX_NOTED: usize = 1_000;
 /// The largest `package.json` whose scripts are compared, in bytes.
 const MAX_PACKAGE: u64 = 256 * 1024;
 /// The file whose scripts alone are executed later.
@@ -40,26 +41,16 @@ pub(super) struct Found(Arc<Mutex<SoFar>>);
 #[derive(Debug, Default)]
 struct SoFar {
     findings: Findings,
-    later: Vec<RunsLater>,
+    /// Changed files that the user's own commands execute later, with the scripts that they held before.
+    later: Vec<(PathBuf, Scripts)>,
     links: Vec<PathBuf>,
-}
-
-/// A change of what the user's own commands execute later.
-#[derive(Debug)]
-struct RunsLater {
-    /// The file or directory, relative to its root.
-    named: PathBuf,
-    /// The changed files.
-    files: Vec<PathBuf>,
-    /// The scripts before the change.
-    scripts: Scripts,
 }
 
 /// The scripts of a `package.json`.
 #[derive(Debug, PartialEq)]
 enum Scripts {
     Known(Option<Value>),
-    /// There is another file, or one that cannot be parsed.
+    /// There is another file, one that has a second name, or one that cannot be parsed.
     Unknown,
 }
 
@@ -90,30 +81,51 @@ impl Found {
         }
     }
 
-    /// Notes a change to come of what the user's own commands execute later.
-    pub(super) fn add_later(&self, named: PathBuf, real: &Path) {
+    /// Notes a change to come of a file that the user's own commands execute later.
+    pub(super) fn add_later(&self, real: &Path) {
         let mut so_far = lock(&self.0);
         let SoFar { findings, later, .. } = &mut *so_far;
-        let has_room = later.len() < MAX_CHANGED;
-        match later.iter_mut().find(|known| known.named == named) {
-            Some(RunsLater { files, .. }) => {
-                if files.len() < MAX_LATER && !files.iter().any(|file| file == real) {
-                    files.push(real.to_owned());
-                }
-            }
-            None if has_room => {
-                let scripts = scripts(&named, real);
-                later.push(RunsLater { named, files: vec![real.to_owned()], scripts });
-            }
-            None => findings.n_more_changed = findings.n_more_changed.saturating_add(1),
+        if later.iter().any(|(known, _)| known == real) {
+            return;
+        }
+        if later.len() == MAX_NOTED {
+            // What is gone by now made room for nothing else.
+            later.retain(|(file, _)| look(file).is_some());
+        }
+        if later.len() < MAX_NOTED {
+            later.push((real.to_owned(), scripts(real)));
+        } else {
+            findings.n_more_later = findings.n_more_later.saturating_add(1);
         }
     }
 
     /// Notes a symlink that gets this name.
     pub(super) fn add_link(&self, real: &Path) {
         let mut so_far = lock(&self.0);
-        if so_far.links.len() < MAX_LINKS && !so_far.links.iter().any(|known| known == real) {
-            so_far.links.push(real.to_owned());
+        let SoFar { findings, links, .. } = &mut *so_far;
+        if links.iter().any(|known| known == real) {
+            return;
+        }
+        if links.len() == MAX_NOTED {
+            links.retain(|link| look(link).is_some());
+        }
+        if links.len() < MAX_NOTED {
+            links.push(real.to_owned());
+        } else {
+            findings.n_more_links = findings.n_more_links.saturating_add(1);
+        }
+    }
+
+    /// Follows a directory that was moved, with all that is noted beneath it, and one that came in its place.
+    pub(super) fn moved(&self, from: &Path, to: &Path, is_exchange: bool) {
+        let mut so_far = lock(&self.0);
+        let SoFar { later, links, .. } = &mut *so_far;
+        for path in later.iter_mut().map(|(file, _)| file).chain(links) {
+            if let Ok(rest) = path.strip_prefix(from) {
+                *path = to.join(rest);
+            } else if is_exchange && let Ok(rest) = path.strip_prefix(to) {
+                *path = from.join(rest);
+            }
         }
     }
 
@@ -121,50 +133,82 @@ impl Found {
     pub(super) fn at_end(&self, judge: &CommandJudge) -> Findings {
         let so_far = lock(&self.0);
         let mut findings = so_far.findings.clone();
-        findings.later = so_far.later.iter().filter_map(RunsLater::at_end).collect();
-        for link in &so_far.links {
-            let Ok(target) = readlinkat(CWD, link, Vec::new()) else { continue };
-            let target = PathBuf::from(OsStr::from_bytes(target.to_bytes()));
-            if !judge.leads_out(link, &target) {
+        let mut later: Vec<(PathBuf, PathBuf, Option<u32>)> = Vec::new();
+        for (file, before) in &so_far.later {
+            if !is_new(file, before) {
                 continue;
             }
-            if findings.links.len() < MAX_CHANGED {
-                findings.links.push((link.clone(), target));
-            } else {
-                findings.n_more_changed = findings.n_more_changed.saturating_add(1);
+            // It may have come to a place where nothing executes it.
+            let Some(named) = judge.runs_later(file) else { continue };
+            let is_file = file.ends_with(&named);
+            let place = if is_file { file } else { file.parent().unwrap_or(file) };
+            match later.iter_mut().find(|(known, ..)| known == place) {
+                Some((_, _, Some(n_files))) => *n_files = n_files.saturating_add(1),
+                Some(_) => {}
+                None => later.push((place.to_owned(), named, (!is_file).then_some(1))),
             }
         }
+        findings.n_more_later = findings.n_more_later.saturating_add(beyond(later.len()));
+        let later = later.into_iter().take(MAX_CHANGED);
+        findings.later = later.map(|(_, named, n_files)| (named, n_files)).collect();
+        let target = |link: &PathBuf| {
+            let target = readlinkat(look(link)?, c"", Vec::new()).ok()?;
+            let target = PathBuf::from(OsStr::from_bytes(target.to_bytes()));
+            judge.leads_out(link, &leads_to(link, &target)).then(|| (link.clone(), target))
+        };
+        let mut links: Vec<_> = so_far.links.iter().filter_map(target).collect();
+        findings.n_more_links = findings.n_more_links.saturating_add(beyond(links.len()));
+        links.truncate(MAX_CHANGED);
+        findings.links = links;
         findings
     }
 }
 
-impl RunsLater {
-    /// Returns the file, or the directory with the number of changed files, if something in it is new.
-    fn at_end(&self) -> Option<(PathBuf, Option<u32>)> {
-        let there = self.files.iter().filter(|file| lstat(*file).is_ok());
-        let n_there = u32::try_from(there.count()).unwrap_or(u32::MAX);
-        let first = self.files.first()?;
-        let is_same =
-            self.scripts != Scripts::Unknown && self.scripts == scripts(&self.named, first);
-        let n_files = (!first.ends_with(&self.named)).then_some(n_there);
-        (0 < n_there && !is_same).then(|| (self.named.clone(), n_files))
-    }
+/// Returns how many of so many names are not listed.
+fn beyond(n_names: usize) -> u32 {
+    u32::try_from(n_names.saturating_sub(MAX_CHANGED)).unwrap_or(u32::MAX)
+}
+
+/// Opens a name without following it. No directory above may have become a symlink.
+fn look(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
+}
+
+/// Returns the real path of what a symlink leads to: of a missing file that of its directory, and where that is
+/// missing too, the target resolved by its text.
+fn leads_to(link: &Path, target: &Path) -> PathBuf {
+    let real = |path: &Path| {
+        let found = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        real_path(found.as_fd())
+    };
+    let target = link.parent().unwrap_or(link).join(target);
+    let in_directory = || Some(real(target.parent()?).ok()?.join(target.file_name()?));
+    real(link).ok().or_else(in_directory).unwrap_or_else(|| plainly(&target))
+}
+
+/// Returns whether a noted file is there and executes something else than before. One with a second name can be
+/// changed by that.
+fn is_new(file: &Path, before: &Scripts) -> bool {
+    let Some(Ok(there)) = look(file).map(fstat) else { return false };
+    let has_one_name = there.st_nlink == 1;
+    *before == Scripts::Unknown || !has_one_name || *before != scripts(file)
 }
 
 /// Returns the scripts of a file if it is a `package.json`.
-fn scripts(named: &Path, real: &Path) -> Scripts {
-    if named.file_name() != Some(OsStr::new(PACKAGE)) {
+fn scripts(real: &Path) -> Scripts {
+    if real.file_name() != Some(OsStr::new(PACKAGE)) {
         return Scripts::Unknown;
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match openat(CWD, real, flags, Mode::empty()) {
+    let file = match openat2(CWD, real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Scripts::Known(None),
         Err(_) => return Scripts::Unknown,
     };
     let mut text = Vec::new();
-    let is_whole =
-        file.take(MAX_PACKAGE).read_to_end(&mut text).is_ok_and(|n| n < MAX_PACKAGE as usize);
+    let is_whole = file.take(MAX_PACKAGE).read_to_end(&mut text);
+    let is_whole = is_whole.is_ok_and(|n| n < MAX_PACKAGE as usize);
     match serde_json::from_slice::<Value>(&text) {
         Ok(package) if is_whole => Scripts::Known(package.get("scripts").cloned()),
         _ => Scripts::Unknown,

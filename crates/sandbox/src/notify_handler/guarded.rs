@@ -68,8 +68,8 @@ impl CallHandler {
     }
 
     fn hidden(&self, real: &Path) -> Result<(), Errno> {
-        if let Some(named) = self.judge.runs_later(real) {
-            self.found.add_later(named, real);
+        if self.judge.runs_later(real).is_some() {
+            self.found.add_later(real);
         }
         if let Some(objects) = git_objects::objects_of(real) {
             self.remember_objects(&objects);

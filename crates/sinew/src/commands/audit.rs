@@ -259,7 +259,7 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
         let what = match (text("text"), what) {
             ("", what) => what.unwrap_or_default().to_owned(),
             (text, None) => text.to_owned(),
-            (text, Some(what)) => format!("[{text}] {what}"),
+            (text, Some(what)) => format!("[{}] {what}", short(text, MAX_LISTED / 2)),
         };
         let ms = record.number("duration_us").map(|us| format!("{:.1}", us as f64 / 1e3));
         writeln!(
@@ -270,7 +270,7 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
             shown_line(tool),
             shown_line(outcome),
             ms.unwrap_or_default(),
-            short(&shown_line(&what)),
+            short(&shown_line(&what), MAX_LISTED),
         )?;
         Ok::<_, anyhow::Error>(())
     })?;
@@ -289,8 +289,8 @@ fn state(record: &Record) -> Option<&'static str> {
     })
 }
 
-fn short(text: &str) -> String {
-    match text.char_indices().nth(MAX_LISTED) {
+fn short(text: &str, n_chars: usize) -> String {
+    match text.char_indices().nth(n_chars) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
     }
