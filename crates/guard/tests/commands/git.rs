@@ -101,6 +101,20 @@ const EVERYDAY: &[&str] = &[
     "git worktree move ../tree ../tree2",
     "git worktree remove --force ../tree2",
     "git worktree prune",
+    // A lock that a killed git left behind, and a working tree that is gone.
+    "touch .git/config.lock; git config user.name c",
+    "rm .git/config.lock && git config user.name c",
+    "git worktree add -q ../tree other && rm -rf ../tree && git worktree list | grep -c prunable",
+    "git worktree prune && git worktree list | wc -l",
+    // Odd spellings of harmless keys.
+    "git config USER.Name d && git config Core.AutoCRLF false && git config --get core.autocrlf",
+    "printf '[pull]rebase=true\\n[ push ]\\n' >odd; git config -f odd pull.rebase; rm odd",
+    // A submodule in a submodule.
+    "git -C ../part submodule add -q ../bare.git inner && git -C ../part commit -qm inner",
+    "git submodule add -q ../part nested && git submodule update -q --init --recursive && ls nested/inner | wc -l",
+    "git commit -qm nested && git submodule status --recursive | wc -l",
+    "git submodule deinit -qf nested && git rm -qf nested && git commit -qm 'not nested'",
+    "git -C ../part reset -q --hard HEAD~1 && rm -rf ../part/inner",
     "git submodule add -q ../part part",
     "git commit -qm sub && git submodule status",
     "git submodule update --init -q",
@@ -362,6 +376,39 @@ const HOSTILE: &[(&str, &str)] = &[
     (
         "git config --file .gitmodules submodule.x.update '!touch PWNED'",
         "grep -q '!' .gitmodules && touch PWNED",
+    ),
+    (
+        "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = https://h/x\\n\\tupdate = !touch PWNED\\n' >.gitmodules",
+        "grep -q '!' .gitmodules && touch PWNED",
+    ),
+    // Configurations that are too large to be judged, that cannot be parsed, and other spellings.
+    (
+        "(cat .git/config; head -c 300000 /dev/zero | tr '\\0' '#'; printf '\\n[core]\\n\\tfsmonitor = touch PWNED;false\\n') >c; \
+         mv c .git/config",
+        "git status",
+    ),
+    (
+        "printf '[core\\n fsmonitor = touch PWNED' >c; mv c .git/config",
+        "grep -q PWNED .git/config && touch PWNED",
+    ),
+    ("git config CORE.FsMonitor 'touch PWNED;false'", "git status"),
+    ("printf '[CoRe]FSMONITOR=\"touch PWNED;false\"\\n' >>.git/config", "git status"),
+    (
+        "printf '[core] fsmon\\\\\\nitor = touch PWNED' >c; mv c .git/config",
+        "grep -q PWNED .git/config && touch PWNED",
+    ),
+    // On a file system that folds case these are the same names.
+    (
+        "printf '#!/bin/sh\\ntouch PWNED\\n' >.git/Hooks; test -e .git/Hooks",
+        "test -e .git/Hooks && touch PWNED",
+    ),
+    (
+        "mkdir .GIT && printf '[core]\\n\\tfsmonitor = touch PWNED;false\\n' >.GIT/config",
+        "test -s .GIT/config && touch PWNED",
+    ),
+    (
+        "mkdir .Vscode && echo evil >.Vscode/Settings.json",
+        "test -s .Vscode/Settings.json && touch PWNED",
     ),
     ("chmod 0 .git/hooks", "stat -c %a .git/hooks | grep -qx 0 && touch PWNED"),
     ("git config core.worktree /", "git rev-parse --show-toplevel | grep -qx / && touch PWNED"),

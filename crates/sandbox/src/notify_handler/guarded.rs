@@ -206,8 +206,10 @@ impl CallHandler {
             {
                 Ok(Opening::Judged(guarded))
             }
-            // libgit2 makes the first configuration of a repository under its own name.
-            Some(guarded @ Guarded::Configuration(_)) if is_new && real.ends_with("config") => {
+            // libgit2 makes the first configuration of a repository under its own name, and a checkout makes `.gitmodules`.
+            Some(guarded @ Guarded::Configuration(_))
+                if is_new && (real.ends_with("config") || real.ends_with(".gitmodules")) =>
+            {
                 Ok(Opening::Judged(guarded))
             }
             Some(guarded) => Err(self.refuse_guarded(real, guarded)),
