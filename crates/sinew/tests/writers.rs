@@ -20,7 +20,7 @@ use crate::served::command;
 
 const N_THREADS: usize = 8;
 const N_PROCESSES: usize = 2;
-const N_CHANGES: usize = 120;
+const N_CHANGES: usize = 200;
 
 /// How a marker gets into the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -362,7 +362,7 @@ fn hostile_texts_ask_in_bounded_time() {
 }
 
 /// How long new commands are tried in one round where fixtures are in memory; elsewhere it takes twice as long.
-const TRIED: Duration = Duration::from_secs(20);
+const TRIED: Duration = Duration::from_secs(30);
 /// The fewest that must be plain in that time: fewer would show nothing.
 const FEWEST_PLAIN: usize = 100;
 
