@@ -11,6 +11,7 @@ use globset::{ErrorKind, GlobBuilder, GlobSet, GlobSetBuilder};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
+use regex_syntax::ParserBuilder;
 use sinew_tool::sync::lock;
 use sinew_tool::{Context, ToolError};
 
@@ -63,6 +64,7 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
         .size_limit(MAX_SIZE)
         .dfa_size_limit(MAX_SIZE);
     short_enough("pattern", &key.pattern, MAX_REGEX_BYTES)?;
+    matches_short_text(key)?;
     builder.build(&key.pattern).map_err(|error| match error.kind() {
         grep_regex::ErrorKind::Regex(text) => regex_error(&key.pattern, text),
         grep_regex::ErrorKind::NotAllowed(_) => {
@@ -71,6 +73,22 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
         }
         _ => ToolError::argument("pattern", format!("is not a valid regular expression: {error}")),
     })
+}
+
+/// Refuses a pattern that matches long texts alone: each of its places can be reached at each byte of a
+/// line, which takes minutes with 16,000 places and a line of 1 MiB.
+fn matches_short_text(key: &RegexKey) -> Result<(), ToolError> {
+    let mut parser = ParserBuilder::new().utf8(false).case_insensitive(key.ignore_case).build();
+    // What is not valid is said by the compiler.
+    let Ok(parsed) = parser.parse(&key.pattern) else { return Ok(()) };
+    match parsed.properties().minimum_len() {
+        Some(least) if MAX_LEAST_MATCH < least => Err(ToolError::argument(
+            "pattern",
+            format!("matches no text shorter than {least} bytes; at most {MAX_LEAST_MATCH} may be needed"),
+        )
+        .hint("search for a shorter part of the text")),
+        _ => Ok(()),
+    }
 }
 
 /// Condenses a multi-line syntax error into its reason and column.
@@ -126,6 +144,8 @@ fn stray_parenthesis(pattern: &str) -> Option<usize> {
 
 /// The longest regular expression, in bytes: a longer one may take seconds to compile.
 const MAX_REGEX_BYTES: usize = 32 * 1024;
+/// The longest text that a regular expression may need for a match, in bytes.
+const MAX_LEAST_MATCH: usize = 8 * 1024;
 /// The longest glob, in bytes: as long as the longest path.
 const MAX_GLOB_BYTES: usize = 4 * 1024;
 
