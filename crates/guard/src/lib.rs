@@ -11,6 +11,7 @@ mod change;
 mod clear;
 mod command;
 mod commit;
+mod contain;
 mod files;
 mod guard;
 mod host_files;

@@ -1,0 +1,252 @@
+//! Contains a call: resolves each of its paths to an open handle and judges it by the path rules.
+//!
+//! Every path is judged where it leads in the end, through links and `..`, beneath the roots of the
+//! session or the narrower ones of the call. What comes out can be looked at and judged, not used.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sinew_fs::resolve::{self, Place, Spot};
+use sinew_fs::roots::{DIRECTORY_PATH, Root, Roots};
+use sinew_policy::protected::{self, Names};
+use sinew_policy::rules;
+use sinew_tool::{
+    Access, Claim, FileError, FileState, FileTarget, Kind, Links, Slot, Targets, ToolError,
+};
+
+use crate::clear::Contained;
+use crate::guard::Guard;
+use crate::moving;
+
+/// How a path through a non-directory is handled.
+#[derive(Debug, Clone, Copy)]
+enum InTheWay<'a> {
+    /// It is rejected.
+    Refused,
+    /// It counts as missing for ever.
+    Passed,
+    /// These are removed before the path is used.
+    Cleared(&'a [PathBuf]),
+}
+
+impl Guard {
+    /// Contains the paths of a call. Relative ones start at `cwd`, else at the first root. `narrowed` limits
+    /// the call to directories beneath the roots.
+    ///
+    /// A missing path is a target. A path that leaves the roots, is denied or cannot be resolved is an error.
+    pub fn contain(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Contained, ToolError> {
+        self.contain_with(claims, cwd, narrowed, InTheWay::Refused)
+    }
+
+    /// Contains paths that [`Guard::contain`] rejects because a non-directory is in their way, as missing for
+    /// ever. Rules then judge them, and no error reveals what is there.
+    pub fn contain_behind(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Contained, ToolError> {
+        self.contain_with(claims, cwd, narrowed, InTheWay::Passed)
+    }
+
+    /// Contains paths behind files that the call removes first.
+    pub(crate) fn contain_past(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+        cleared: &[PathBuf],
+    ) -> Result<Contained, ToolError> {
+        self.contain_with(claims, cwd, narrowed, InTheWay::Cleared(cleared))
+    }
+
+    fn contain_with(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+        in_the_way: InTheWay<'_>,
+    ) -> Result<Contained, ToolError> {
+        let roots = match narrowed {
+            Some(paths) => Arc::new(self.narrow(paths)?),
+            None => Arc::clone(&self.shared.roots),
+        };
+        let cwd = working_directory(&roots, cwd)?;
+        let mut targets = Targets { files: Vec::with_capacity(claims.len()), ..Targets::default() };
+        let mut places = Vec::with_capacity(claims.len());
+        let mut dirs = HashMap::new();
+        for (at, claim) in claims.iter().enumerate() {
+            let (target, mut place) = self
+                .contain_one(&roots, &cwd, claim, Slot(at), in_the_way)
+                .map_err(|error| about(claim, &cwd, error))?;
+            if 1 < claims.len() {
+                place.share(&mut dirs).map_err(|error| about(claim, &cwd, error))?;
+            }
+            targets.files.push(target);
+            places.push(place);
+        }
+        self.judge_moves(&mut targets, &places).map_err(|(at, error)| match claims.get(at) {
+            Some(claim) => about(claim, &cwd, error),
+            None => error.about(""),
+        })?;
+        Ok(Contained::new(Arc::clone(self), roots, cwd, targets, places))
+    }
+
+    /// Judges the descendants of directories that move, each to the place after it.
+    fn judge_moves(
+        &self,
+        targets: &mut Targets,
+        places: &[Place],
+    ) -> Result<(), (usize, FileError)> {
+        for (at, (target, pair)) in targets.files.iter_mut().zip(places.windows(2)).enumerate() {
+            let moves = target.claim.access == Access::Move;
+            if let [from, to] = pair
+                && moves
+                && from.is_directory()
+            {
+                let found =
+                    moving::descendants::judge(self.names(), from, &to.real, &mut |_| Ok(()))
+                        .map_err(|error| (at, error))?;
+                target.protected = target.protected.or(found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Resolves and judges one path.
+    fn contain_one(
+        &self,
+        roots: &Roots,
+        cwd: &Path,
+        claim: &Claim,
+        slot: Slot,
+        in_the_way: InTheWay<'_>,
+    ) -> Result<(FileTarget, Place), FileError> {
+        let links = claim.access.links();
+        let mut place = match &claim.path {
+            Some(written) => {
+                resolve::check_spelling(Path::new(written))?;
+                // Joining keeps a trailing slash: `a/` is a directory.
+                let path = resolve::joined(cwd, Path::new(written));
+                match (resolve::resolve(roots, &path, links), in_the_way) {
+                    (Err(FileError::NotDirectory), InTheWay::Cleared(cleared)) => {
+                        resolve::past(roots, &path, links, cleared)?
+                    }
+                    (Err(FileError::NotDirectory), InTheWay::Passed) => {
+                        resolve::behind(roots, &path, links)?
+                    }
+                    (other, _) => other?,
+                }
+            }
+            None => resolve::resolve(roots, cwd, links)?,
+        };
+        let root = roots.holding(&place.real).ok_or(FileError::Missing)?.real.clone();
+        // Names count from the roots of the session, not from the narrowed ones.
+        let named = self.shared.roots.named(&place.real);
+        self.check_rules(&place, named, claim.access)?;
+        let names = claim.access.changes().then(|| Names::new(&place.real, named));
+        let protected = names.as_ref().and_then(protected::protected);
+        let runs_later = names.as_ref().and_then(protected::run_later).is_some();
+        let may_create = matches!(claim.access, Access::Write { parents: true, .. } | Access::Make);
+        let state = match &place.spot {
+            Spot::Found(meta) => FileState::Found(meta.clone()),
+            Spot::Missing | Spot::MissingParents(_) | Spot::Gone => FileState::Missing,
+        };
+        if !may_create && matches!(place.spot, Spot::MissingParents(_)) {
+            place.orphan = true;
+        }
+        let path = place.real.clone();
+        let claim = claim.clone();
+        Ok((FileTarget { slot, claim, path, root, state, protected, runs_later }, place))
+    }
+
+    /// Applies the path rules to a resolved path, and to each parent that would be created.
+    fn check_rules(&self, place: &Place, named: &Path, access: Access) -> Result<(), FileError> {
+        rules::check_own(named, access)?;
+        if self.rules.is_empty() {
+            return Ok(());
+        }
+        if access == Access::Search && place.is_directory() {
+            return self.rules.check_search(&place.real);
+        }
+        self.rules.check(&place.real)?;
+        if let Spot::MissingParents(names) = &place.spot {
+            let created = place.real.ancestors().skip(1).take(names.len());
+            for parent in created {
+                self.rules.check_search(parent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the real path of the directory at which the relative paths of a call start.
+    pub fn working_directory(
+        &self,
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Arc<Path>, ToolError> {
+        match narrowed {
+            Some(paths) => working_directory(&self.narrow(paths)?, cwd),
+            None => working_directory(&self.shared.roots, cwd),
+        }
+    }
+
+    /// Opens the roots of one call.
+    fn narrow(&self, paths: &[PathBuf]) -> Result<Roots, ToolError> {
+        let open = |path: &PathBuf| {
+            resolve::check_spelling(path)?;
+            let place = resolve::resolve(&self.shared.roots, path, Links::Follow)?;
+            let handle = Arc::new(place.open_directory(DIRECTORY_PATH)?);
+            let given = path.components().collect();
+            Ok(Root { handle, real: place.real, given })
+        };
+        let roots = paths
+            .iter()
+            .map(|path| open(path).map_err(|error: FileError| error.about(&path.to_string_lossy())))
+            .collect::<Result<Vec<_>, _>>()?;
+        if roots.is_empty() {
+            return Err(ToolError::new(Kind::PathDenied, "the request leaves no root to work in"));
+        }
+        Ok(Roots::narrowed(roots, self.shared.roots.resolver()))
+    }
+}
+
+/// Returns the real path of the directory that relative paths start at.
+fn working_directory(roots: &Roots, cwd: Option<&Path>) -> Result<Arc<Path>, ToolError> {
+    let Some(first) = roots.first() else {
+        return Err(ToolError::new(Kind::PathDenied, "there is no root to work in"));
+    };
+    let Some(cwd) = cwd else { return Ok(Arc::from(first.real.as_path())) };
+    if cwd == first.real {
+        return Ok(Arc::from(cwd));
+    }
+    let shown = cwd.to_string_lossy();
+    let about = |error: FileError| {
+        let error = error.about(&shown);
+        ToolError { message: format!("working directory: {}", error.message).into(), ..error }
+    };
+    resolve::check_spelling(cwd).map_err(about)?;
+    let place = resolve::resolve(roots, &first.real.join(cwd), Links::Follow).map_err(about)?;
+    match (&place.spot, place.is_directory()) {
+        (_, true) => Ok(Arc::from(place.real)),
+        (Spot::Found(_), false) => Err(about(FileError::NotDirectory)),
+        _ => Err(about(FileError::Missing)),
+    }
+}
+
+/// Returns the error of a claim for the model, with the name of its argument.
+fn about(claim: &Claim, cwd: &Path, error: FileError) -> ToolError {
+    let shown = match &claim.path {
+        Some(written) => written.clone(),
+        None => cwd.to_string_lossy().into_owned(),
+    };
+    let error = error.about(&shown);
+    let message = format!("argument `{}`: {}", claim.argument, error.message);
+    ToolError { message: message.into(), ..error }
+}
