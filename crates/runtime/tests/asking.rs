@@ -10,7 +10,7 @@ use sinew_guard::{
 use sinew_runtime::{Approvals, Asking, CallOptions};
 use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply, Request, Scope};
 
-use crate::deeds::{Bench, text};
+use crate::deeds::{Bench, TAKING_TURNS, text};
 
 /// Answers as it is told and remembers what it was asked.
 struct Person {
@@ -54,6 +54,24 @@ fn asking(approvals: Approvals, person: Option<Arc<Person>>) -> Asking {
         grant_store: None,
         timeout: Duration::from_millis(50),
     }
+}
+
+#[tokio::test]
+async fn what_changed_while_an_approved_call_waited_for_its_turn_refuses() {
+    let person = Person::new(Some(Answer::Yes(Scope::Call)));
+    let bench =
+        Bench::of(TAKING_TURNS, |builder| builder.asking(asking(Approvals::Auto, Some(person))));
+    let mut outer = bench.start("outer", "odd", json!({"wait": true}));
+    assert!(futures_util::poll!(outer.as_mut()).is_pending());
+    let mut waiting = bench.start("waiting", "put", json!({"where": "a", "text": "new"}));
+    let early = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
+    assert!(early.is_err(), "{early:?}");
+    #[expect(clippy::disallowed_methods, reason = "somebody else writes, not sinew")]
+    std::fs::write(bench.path("a"), "other").expect("it can be written");
+    drop(outer);
+    let reply = waiting.await;
+    assert_eq!(reply.error.as_ref().map(|error| error.kind), Some(Kind::Stale));
+    assert_eq!(bench.content("a").as_deref(), Some("other"));
 }
 
 async fn put(bench: &Bench) -> Reply {

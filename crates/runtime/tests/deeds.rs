@@ -183,6 +183,10 @@ pub(crate) const DIALECT: Dialect = Dialect {
     conventions: Conventions::DEFAULT,
 };
 
+/// The same, whose calls take turns.
+pub(crate) const TAKING_TURNS: Dialect =
+    Dialect { conventions: Conventions { takes_turns: true, ..Conventions::DEFAULT }, ..DIALECT };
+
 /// A runtime with its root and its ledger.
 pub(crate) struct Bench {
     pub(crate) runtime: Arc<Runtime>,
@@ -192,12 +196,16 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(change: impl FnOnce(Builder) -> Builder) -> Self {
+        Self::of(DIALECT, change)
+    }
+
+    pub(crate) fn of(dialect: Dialect, change: impl FnOnce(Builder) -> Builder) -> Self {
         crate::spans::keep_spans_on();
         let root = tempfile::tempdir().expect("a root");
         let ledger = Arc::new(MemoryLedger::default());
         let allow = Asking { approvals: Approvals::Allow, ..Asking::default() };
         let builder =
-            Runtime::builder(DIALECT).root(root.path()).asking(allow).ledger(ledger.clone());
+            Runtime::builder(dialect).root(root.path()).asking(allow).ledger(ledger.clone());
         Self { runtime: change(builder).build().expect("a runtime"), ledger, root }
     }
 

@@ -1,5 +1,6 @@
 //! Hooks that are code of the embedding program: what they see, what they change, and when.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -175,6 +176,48 @@ async fn what_a_hook_decides_becomes_of_the_call() {
         assert_eq!(closing.origin.as_deref().filter(|_| was_blocked), told, "{words}");
         let path = closing.path.as_deref().filter(|_| was_blocked);
         assert_eq!(path.map(|path| path.ends_with("a")), was_blocked.then_some(true), "{words}");
+    }
+}
+
+/// Approves after a while, and remembers the reasons of the questions.
+#[derive(Default)]
+struct Slow(Mutex<Vec<String>>);
+
+impl Approver for Slow {
+    fn name(&self) -> &'static str {
+        "person"
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        self.0.lock().expect("unpoisoned").push(question.why);
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Answer::Yes(Scope::Call)
+        })
+    }
+}
+
+#[tokio::test]
+async fn equal_calls_share_a_question_unless_their_reasons_differ() {
+    static N_CALLS: AtomicUsize = AtomicUsize::new(0);
+    let hook = Told {
+        before: |_| {
+            let n = N_CALLS.fetch_add(1, Ordering::Relaxed);
+            Ok(Decision::Ask(String::from(if n < 3 { "sure?" } else { "really?" })))
+        },
+        ..TOLD
+    };
+    let person = Arc::new(Slow::default());
+    let approvers: Vec<Arc<dyn Approver>> = vec![person.clone()];
+    let asking = Asking { approvals: Approvals::Ask, approvers, ..Asking::default() };
+    let bench = Bench::new(|builder| builder.hook(Arc::new(hook)).asking(asking));
+    for reasons in [&["sure?"][..], &["sure?", "really?"]] {
+        let calls = ["one", "two"].map(|id| bench.start(id, "odd", json!({"lines": 1})));
+        let replies = futures_util::future::join_all(calls).await;
+        assert!(replies.iter().all(|reply| reply.ok), "{replies:?}");
+        let asked = std::mem::take(&mut *person.0.lock().expect("unpoisoned"));
+        let same = asked.iter().zip(reasons).all(|(why, reason)| why.contains(reason));
+        assert!(same && asked.len() == reasons.len(), "{asked:?}");
     }
 }
 

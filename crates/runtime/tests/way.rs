@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sinew_guard::{Profile, Rules};
 use sinew_runtime::CallOptions;
 use sinew_tool::{BoxFuture, Cancel, Closing, Kind, Ledger, Recorder, Request, Ticket, ToolError};
 
-use crate::deeds::{Bench, text};
+use crate::deeds::{Bench, TAKING_TURNS, text};
 
 #[tokio::test]
 async fn a_change_is_made_recorded_and_ordered() {
@@ -108,9 +109,25 @@ async fn a_call_ends_when_it_is_taken_back_or_late() {
     assert_eq!(reply.error.expect("an error").kind, Kind::Cancelled);
 
     let mut request = Request::new("c", "odd", json!({"wait": true}).as_object().cloned().unwrap());
-    request.deadline = Some(std::time::Instant::now() + std::time::Duration::from_millis(20));
+    request.deadline = Some(std::time::Instant::now() + Duration::from_millis(20));
     let reply = bench.runtime.call(request, CallOptions::default()).await;
     assert_eq!(reply.error.expect("an error").kind, Kind::Timeout);
+}
+
+#[tokio::test]
+async fn a_call_of_another_call_takes_no_turn() {
+    let bench = Bench::of(TAKING_TURNS, |builder| builder);
+    let mut outer = bench.start("outer", "odd", json!({"wait": true}));
+    assert!(futures_util::poll!(outer.as_mut()).is_pending());
+    let mut beside = bench.start("beside", "put", json!({"where": "a", "text": "one"}));
+    let early = tokio::time::timeout(Duration::from_millis(50), beside.as_mut()).await;
+    assert!(early.is_err(), "{early:?}");
+    let args = json!({"where": "b", "text": "two"}).as_object().cloned().unwrap();
+    let nested = Request { parent: Some("outer".into()), ..Request::new("inner", "put", args) };
+    assert!(bench.runtime.call(nested, CallOptions::default()).await.ok);
+    assert_eq!((bench.content("a"), bench.content("b").as_deref()), (None, Some("two")));
+    drop(outer);
+    assert!(beside.await.ok);
 }
 
 /// Never gets an intent to the disk.
