@@ -326,7 +326,7 @@ fn result(
         }
         object
     };
-    let refused = end::refused(&finished.refusals);
+    let refused = end::refused(&finished.findings);
     let streams = |is_cut: bool| {
         let json = BOUND.max_bytes.saturating_sub(object("", "", is_cut).to_string().len());
         let room = end::Room { stdout: json, stderr: json, json };
@@ -339,7 +339,7 @@ fn result(
         (stdout, stderr) = streams(true);
     }
     let mut reply = Reply::json(object(&stdout.text, &stderr.text, is_cut));
-    end::consequences(&finished.refusals).into_iter().for_each(|line| reply.note(line));
+    end::consequences(&finished.findings).into_iter().for_each(|line| reply.note(line));
     if let (Some(error), Some((kind, _))) = (error, end::failure(args, finished)) {
         reply = end::failed(reply, kind, error);
     }

@@ -446,7 +446,7 @@ fn shell_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
             stored: stored.ok_or(".molf/tool-output/ cannot be written, or is full"),
         }));
     }
-    for line in end::refused(&finished.refusals) {
+    for line in end::refused(&finished.findings) {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -464,7 +464,7 @@ fn shell_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
         Exit::Cancelled | Exit::NotStarted { .. } => return end::not_run(args, finished),
     };
     reply.meta.truncated = first.left_out.is_some();
-    end::consequences(&finished.refusals).into_iter().for_each(|line| reply.note(line));
+    end::consequences(&finished.findings).into_iter().for_each(|line| reply.note(line));
     end::ended(reply, args, finished, Vec::new())
 }
 

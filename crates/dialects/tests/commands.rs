@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sinew_testkit::{COMMAND_ROWS as ROWS, MemoryWorld, Scripted, call, finished};
 use sinew_tool::{
-    Arguments, Block, Command, CommandLine, Exit, Finished, Kind, Output, Processes, Refusals,
-    Refused, Reply, RunOptions, Shell, Tool,
+    Arguments, Block, Command, CommandLine, Exit, Finished, Kind, Output, Processes, Refused,
+    Reply, RunOptions, SandboxFindings, Shell, Tool,
 };
 
 fn tool(dialect: &str, name: &str) -> Arc<dyn Tool> {
@@ -424,7 +424,8 @@ fn refusals_and_left_processes_are_reported() {
             grant: String::from("run.network = true"),
             times: 2,
         };
-        told.refusals = Refusals { listed: vec![refused], n_more: 0, ..Refusals::default() };
+        told.findings =
+            SandboxFindings { listed: vec![refused], n_more: 0, ..SandboxFindings::default() };
         told
     };
     const LEFT: &str = "[2 processes that the command left running were ended]";
@@ -459,8 +460,8 @@ fn changes_stand_apart_from_what_the_command_wrote() {
     const CHANGED: &str = "[changed Makefile]\n[runs on your machine later: Makefile]";
     for (dialect, name) in ROWS {
         let mut done = finished(Exit::Code(0), "out\n", "err\n");
-        done.refusals.changed = vec![String::from("Makefile")];
-        done.refusals.later = vec![String::from("Makefile")];
+        done.findings.changed = vec![String::from("Makefile")];
+        done.findings.later = vec![String::from("Makefile")];
         let (reply, _) = run(&tool(dialect, name), done, &json!({}));
         match &reply.structured {
             Some(object) => {

@@ -225,7 +225,7 @@ fn finished_reply(
 ) -> Reply {
     let shown = screen::show(&finished.merged, args.raw, SHOWN);
     // Refusals come first, since models read only the end of a long output.
-    let mut text = end::refusal_lines(&finished.refusals);
+    let mut text = end::refusal_lines(&finished.findings);
     text.push_str(&shown.text);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -284,7 +284,7 @@ fn begun_reply(args: &BashArgs, news: News) -> Reply {
     let total = bytes.len() as u64;
     let output = Output { head: bytes, tail: Vec::new(), total };
     let shown = screen::show(&output, args.raw, SHOWN);
-    let mut text = end::refusal_lines(&one.refusals);
+    let mut text = end::refusal_lines(&one.findings);
     text.push_str(&shown.text);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

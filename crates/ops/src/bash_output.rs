@@ -140,7 +140,7 @@ fn news_reply(args: &BashOutputArgs, news: News, filtered: Option<(usize, usize)
     let total = bytes.len() as u64;
     let output = Output { head: bytes, tail: Vec::new(), total };
     let shown = screen::show(&output, false, SHOWN);
-    let mut text = end::refusal_lines(&background.refusals);
+    let mut text = end::refusal_lines(&background.findings);
     text.push_str(&shown.text);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

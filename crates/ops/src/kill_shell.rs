@@ -47,7 +47,7 @@ impl Operation for KillShell {
 }
 
 fn shape(_args: &KillShellArgs, one: Background, _shaping: &Shaping<'_>) -> Reply {
-    let mut text = end::refusal_lines(&one.refusals);
+    let mut text = end::refusal_lines(&one.findings);
     text.push_str(&waits::line(&one));
     if 0 < one.n_unread {
         text.push_str(&format!("\n[{} bytes of its output were not looked at]", one.n_unread));

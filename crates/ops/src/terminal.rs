@@ -260,7 +260,7 @@ fn shape(args: &TerminalArgs, out: TerminalOut, _shaping: &Shaping<'_>) -> Reply
 
 fn screen_reply(args: &TerminalArgs, screen: Screen) -> Reply {
     let Screen { background, size, rows, changed, cursor, n_skipped, hides_input, waited } = screen;
-    let mut text = end::refusal_lines(&background.refusals);
+    let mut text = end::refusal_lines(&background.findings);
     if args.changes {
         let lines = rows.iter().zip(&changed).enumerate().filter(|(_, (_, changed))| **changed);
         for (at, (row, _)) in lines {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 use sinew_tool::{
-    Background, BoxFuture, Caller, Cancel, Exit, Kind, News, Refusals, Screen, Size, ToolError,
-    Typed, Wait, line_name,
+    Background, BoxFuture, Caller, Cancel, Exit, Kind, News, SandboxFindings, Screen, Size,
+    ToolError, Typed, Wait, line_name,
 };
 
 use super::capture::{Became, Following};
@@ -289,20 +289,20 @@ fn go_on(
     if followed.is_err() {
         ongoing.kill();
     }
-    let (exit, refusals) = match followed {
+    let (exit, findings) = match followed {
         Ok(mut captured) => {
-            let refusals = commands.refusals(&mut captured);
+            let findings = commands.findings(&mut captured);
             let exit = match captured.became {
                 Became::Ended { is_left: true, .. } | Became::Lost => Exit::Lost,
                 Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
                 Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
                 Became::NotStarted(_, number) => not_started(number),
             };
-            (exit, refusals)
+            (exit, findings)
         }
-        Err(_) => (Exit::Lost, Refusals::default()),
+        Err(_) => (Exit::Lost, SandboxFindings::default()),
     };
     // A caller that learns of the end may begin the next one.
     drop(seat);
-    ongoing.end(exit, refusals);
+    ongoing.end(exit, findings);
 }

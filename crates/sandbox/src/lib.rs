@@ -50,7 +50,7 @@ use std::time::Duration;
 use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sinew_tool::sync::lock;
-use sinew_tool::{Contained, Kind, Refusals, Refused, Size, ToolError, line_name};
+use sinew_tool::{Contained, Kind, Refused, SandboxFindings, Size, ToolError, line_name};
 
 use background::InBackground;
 use capture::{Became, Captured, RequestedCommand};
@@ -264,7 +264,7 @@ impl Commands {
 
     /// Takes the refusals out of what was captured, in words. That of a Unix datagram socket is reported only
     /// if the command failed: many programs go on without one.
-    fn refusals(&self, captured: &mut Captured) -> Refusals {
+    fn findings(&self, captured: &mut Captured) -> SandboxFindings {
         let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });
         let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
         let home = home.map(|(_, home)| Path::new(home));
@@ -282,7 +282,7 @@ impl Commands {
         });
         let links = links.iter();
         let links = links.map(|(link, to)| format!("{} -> {}", line_name(link), line_name(to)));
-        Refusals {
+        SandboxFindings {
             listed,
             n_more,
             changed,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Background, Exit, MAX_STORED_OUTPUT, Matcher, News, Refusals, Screen, Size, Wait, Waited,
+    Background, Exit, MAX_STORED_OUTPUT, Matcher, News, SandboxFindings, Screen, Size, Wait, Waited,
 };
 use tokio::sync::watch;
 use tokio::time::sleep_until;
@@ -72,7 +72,7 @@ struct State {
     /// How it ended and how long it ran, once it did.
     ended: Option<(Exit, Duration)>,
     /// What the sandbox refused; known at its end.
-    refusals: Refusals,
+    findings: SandboxFindings,
     /// Whether a reply has reported its end.
     is_told: bool,
 }
@@ -136,7 +136,7 @@ impl Ongoing {
             seen: 0,
             stored,
             ended: None,
-            refusals: Refusals::default(),
+            findings: SandboxFindings::default(),
             is_told: false,
         };
         Self {
@@ -209,12 +209,12 @@ impl Ongoing {
     }
 
     /// Records its end.
-    pub(super) fn end(&self, exit: Exit, refusals: Refusals) {
+    pub(super) fn end(&self, exit: Exit, findings: SandboxFindings) {
         *self.handles() = None;
         self.input_queue.rest();
         let mut state = self.state();
         state.ended = Some((exit, self.since.elapsed()));
-        state.refusals = refusals;
+        state.findings = findings;
         drop(state);
         self.changed.send_replace(());
     }
@@ -249,7 +249,7 @@ impl Ongoing {
             n_written: state.recent.total,
             n_unread: state.recent.total - state.seen,
             exit: state.ended.as_ref().map(|(exit, _)| exit.clone()),
-            refusals: state.refusals.clone(),
+            findings: state.findings.clone(),
         }
     }
 

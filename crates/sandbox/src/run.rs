@@ -146,7 +146,7 @@ impl Processes for CallProcesses {
             drop(seat);
             let mut finished =
                 finished(&commands, &caller, captured, contained, (keeps_cwd, &cwd), whole)?;
-            let consequences = finished.refusals.consequences();
+            let consequences = finished.findings.consequences();
             if !consequences.is_empty() {
                 lock(&used).consequences = Some(consequences.join("; "));
             }
@@ -330,7 +330,7 @@ fn finished(
     (keeps_cwd, cwd_before): (bool, &Path),
     whole: Whole,
 ) -> Result<Finished, ToolError> {
-    let refusals = commands.refusals(&mut captured);
+    let findings = commands.findings(&mut captured);
     let may_run_on = matches!(captured.became, Became::Lost | Became::Ended { is_left: true, .. });
     let (exit, n_left, cwd) = match captured.became {
         Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),
@@ -367,7 +367,7 @@ fn finished(
         moved,
         went_back: commands.session_cwds.take_went_back(&caller.session).filter(|_| keeps_cwd),
         contained,
-        refusals,
+        findings,
     })
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Background, BoxFuture, Contained, Exit, Finished, News, Output, Processes, Refusals,
-    RunOptions, Screen, Size, ToolError, Typed, Wait, Waited,
+    Background, BoxFuture, Contained, Exit, Finished, News, Output, Processes, RunOptions,
+    SandboxFindings, Screen, Size, ToolError, Typed, Wait, Waited,
 };
 
 /// The rows of other vocabularies that run commands, each with its dialect.
@@ -172,7 +172,7 @@ pub fn finished(exit: Exit, stdout: impl AsRef<[u8]>, stderr: impl AsRef<[u8]>) 
         moved: None,
         went_back: None,
         contained: Contained { level: "namespaces", missing: Vec::new(), network: false },
-        refusals: Refusals::default(),
+        findings: SandboxFindings::default(),
     }
 }
 

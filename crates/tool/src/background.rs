@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Cancel, Exit, Refusals};
+use crate::{Cancel, Exit, SandboxFindings};
 
 /// A background command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub struct Background {
     pub n_unread: u64,
     /// Its exit, if it ended.
     pub exit: Option<Exit>,
-    /// Its sandbox denials, known at its end.
-    pub refusals: Refusals,
+    /// What its sandbox found, known at its end.
+    pub findings: SandboxFindings,
 }
 
 impl Background {

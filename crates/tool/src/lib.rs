@@ -69,7 +69,7 @@ pub use operation::{Context, Operation, Preview};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
     Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT, Moved,
-    NoProcesses, Output, Processes, RUNS_LATER, Refusals, Refused, RunOptions, Shell, Used,
+    NoProcesses, Output, Processes, RUNS_LATER, Refused, RunOptions, SandboxFindings, Shell, Used,
     WentBack,
 };
 pub use progress::Progress;

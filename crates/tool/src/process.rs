@@ -211,9 +211,9 @@ pub struct Refused {
     pub fails: bool,
 }
 
-/// The known sandbox denials of a command, and its changes of protected names.
+/// What the sandbox found about a command: what it denied, and changes of names that act later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Refusals {
+pub struct SandboxFindings {
     /// The first denials, each once.
     pub listed: Vec<Refused>,
     /// The number of others.
@@ -234,7 +234,7 @@ pub struct Refusals {
     pub n_more_links: u32,
 }
 
-impl Refusals {
+impl SandboxFindings {
     /// Returns the lines about the protected names that the command changed, what runs later, and which symlinks
     /// lead out.
     pub fn consequences(&self) -> Vec<String> {
@@ -281,8 +281,8 @@ pub struct Finished {
     pub went_back: Option<WentBack>,
     /// Its containment.
     pub contained: Contained,
-    /// Its sandbox denials.
-    pub refusals: Refusals,
+    /// What its sandbox found.
+    pub findings: SandboxFindings,
 }
 
 /// The use of commands by a call, for its record.

@@ -548,11 +548,11 @@ fn as_outside(
             _ => None,
         };
         let output = String::from_utf8_lossy(&inside.merged.head).into_owned();
-        if code_inside != code || inside.refusals.listed.iter().any(|refused| refused.fails) {
+        if code_inside != code || inside.findings.listed.iter().any(|refused| refused.fails) {
             let _ = writeln!(
                 differences,
                 "{at}: {step}\n  inside {:?}: {output}\n  {:?}\n  outside {code:?}: {said}",
-                inside.exit, inside.refusals
+                inside.exit, inside.findings
             );
         }
         let (ours, theirs) = (state(&place.root), state(&twin));
@@ -566,7 +566,7 @@ fn as_outside(
             let _ = writeln!(
                 differences,
                 "  inside: {:?} {output}\n  outside: {said}",
-                inside.refusals
+                inside.findings
             );
             break;
         }
@@ -603,7 +603,7 @@ fn hostile(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
         };
         if executes(&place.root)? {
             let output = String::from_utf8_lossy(&planted.merged.head).into_owned();
-            let _ = writeln!(wrong, "{plant}\n  {output}\n  {:?}", planted.refusals);
+            let _ = writeln!(wrong, "{plant}\n  {output}\n  {:?}", planted.findings);
         }
         // The control: outside, the same plants what executes.
         if !executes(&twin)? {

@@ -5,7 +5,8 @@
 
 use serde_json::json;
 use sinew_tool::{
-    Block, ErrorBody, Exit, Finished, Kind, MAX_STORED_OUTPUT, Output, Refusals, Refused, Reply,
+    Block, ErrorBody, Exit, Finished, Kind, MAX_STORED_OUTPUT, Output, Refused, Reply,
+    SandboxFindings,
 };
 
 use super::BashArgs;
@@ -34,7 +35,7 @@ pub struct Stream {
 /// Returns the beginnings of stdout and stderr, which share their room. stderr ends with what a model must
 /// know: sandbox refusals, and processes that were ended or may run on. The rest are notes: [`apart`].
 pub fn streams(finished: &Finished, room: Room) -> (Stream, Stream) {
-    let mut lines = refused(&finished.refusals);
+    let mut lines = refused(&finished.findings);
     lines.extend(fate(finished).iter().map(|words| format!("[{words}]")));
     streams_before(finished, room, &lines)
 }
@@ -164,7 +165,7 @@ pub fn told(
     finished: &Finished,
     left_out: Vec<String>,
 ) -> Reply {
-    let refusals = refusals(&finished.refusals);
+    let refusals = refusals(&finished.findings);
     if !refusals.is_empty() {
         reply.content.insert(0, Block::Text { text: refusals.join("\n") });
     }
@@ -179,7 +180,7 @@ pub fn apart(
     finished: &Finished,
     left_out: Vec<String>,
 ) -> Reply {
-    consequences(&finished.refusals).into_iter().for_each(|line| reply.note(line));
+    consequences(&finished.findings).into_iter().for_each(|line| reply.note(line));
     closed(reply, args, finished, left_out, Vec::new())
 }
 
@@ -255,19 +256,19 @@ pub(super) fn describe(reply: &mut Reply, finished: &Finished) {
 const MAX_REFUSALS: usize = 4 * 1024;
 
 /// Returns a bracketed line per sandbox refusal, with the grant that allows it; the last counts the others.
-pub(crate) fn refusals(refusals: &Refusals) -> Vec<String> {
-    refused(refusals).into_iter().chain(consequences(refusals)).collect()
+pub(crate) fn refusals(findings: &SandboxFindings) -> Vec<String> {
+    refused(findings).into_iter().chain(consequences(findings)).collect()
 }
 
 /// Returns a bracketed line per sandbox refusal, without what the command changed.
-pub fn refused(refusals: &Refusals) -> Vec<String> {
+pub fn refused(findings: &SandboxFindings) -> Vec<String> {
     let words = |Refused { deed, what, why, grant, times, .. }: &Refused| {
         let times = if *times == 1 { String::new() } else { format!(", {times} times") };
         format!("[the sandbox refused to {deed} {what}{times}: {why}; to allow it: {grant}]")
     };
     let mut left = MAX_REFUSALS;
     let mut lines: Vec<String> = Vec::new();
-    for refused in &refusals.listed {
+    for refused in &findings.listed {
         let line = words(refused);
         match left.checked_sub(line.len()) {
             Some(rest) => left = rest,
@@ -275,9 +276,9 @@ pub fn refused(refusals: &Refusals) -> Vec<String> {
         }
         lines.push(line);
     }
-    let n_unlisted = refusals.listed.len() - lines.len();
-    let unlisted = refusals.listed.iter().skip(lines.len()).map(|refused| refused.times);
-    let n_more = unlisted.fold(refusals.n_more, u32::saturating_add);
+    let n_unlisted = findings.listed.len() - lines.len();
+    let unlisted = findings.listed.iter().skip(lines.len()).map(|refused| refused.times);
+    let n_more = unlisted.fold(findings.n_more, u32::saturating_add);
     if 0 < n_more {
         let others = if lines.is_empty() && n_unlisted != 0 { "" } else { " more" };
         let calls = if n_more == 1 { "call" } else { "calls" };
@@ -287,12 +288,12 @@ pub fn refused(refusals: &Refusals) -> Vec<String> {
 }
 
 /// Returns the bracketed lines about what a command changed that acts later.
-pub fn consequences(refusals: &Refusals) -> Vec<String> {
-    refusals.consequences().into_iter().map(|line| format!("[{line}]")).collect()
+pub fn consequences(findings: &SandboxFindings) -> Vec<String> {
+    findings.consequences().into_iter().map(|line| format!("[{line}]")).collect()
 }
 
-pub(crate) fn refusal_lines(refused: &Refusals) -> String {
-    refusals(refused).into_iter().flat_map(|line| [line, String::from("\n")]).collect()
+pub(crate) fn refusal_lines(findings: &SandboxFindings) -> String {
+    refusals(findings).into_iter().flat_map(|line| [line, String::from("\n")]).collect()
 }
 
 /// Returns a note on the processes killed with the command that started them.
@@ -320,7 +321,7 @@ pub(super) fn running_on(finished: &Finished) -> Option<String> {
 pub fn failure(args: &BashArgs, finished: &Finished) -> Option<(Kind, String)> {
     match &finished.exit {
         Exit::Code(0) => {
-            let fails = finished.refusals.listed.iter().any(|refused| refused.fails);
+            let fails = finished.findings.listed.iter().any(|refused| refused.fails);
             let words = "the sandbox refused a change, which the command left undone";
             fails.then(|| (Kind::PolicyDenied, String::from(words)))
         }

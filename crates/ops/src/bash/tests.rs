@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_testkit::{MemoryWorld, Scripted, call};
-use sinew_tool::{Block, MAX_STORED_OUTPUT, Moved, Processes, Refusals, Refused};
+use sinew_tool::{Block, MAX_STORED_OUTPUT, Moved, Processes, Refused, SandboxFindings};
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn begun(exit: Option<Exit>) -> Background {
         n_stored: 4,
         n_written: 0,
         n_unread: 0,
-        refusals: sinew_tool::Refusals::default(),
+        findings: sinew_tool::SandboxFindings::default(),
         duration: Duration::from_secs(3),
         stored: Some(String::from(".sinew/tool-output/c.txt")),
         exit,
@@ -56,28 +56,32 @@ fn unreachable(times: u32) -> Refused {
 /// Models pipe through `tail`, whose exit code is 0 and which shows the end alone.
 #[test]
 fn refusals_come_first_whatever_the_exit_code() {
-    let check = |refusals: Refusals, expected: &str| {
+    let check = |findings: SandboxFindings, expected: &str| {
         for (code, end) in [(0, ""), (2, "\n[exit code 2]")] {
             let mut finished = finished(Exit::Code(code), "out\n");
-            finished.refusals = refusals.clone();
+            finished.findings = findings.clone();
             let (reply, _) = run(finished, Vec::new(), json!({ "command": "x" }));
             assert_eq!(text(&reply), format!("{expected}\nout{end}"));
         }
     };
     let listed = |times| vec![unreachable(times)];
     check(
-        Refusals { listed: listed(3), n_more: 2, ..Refusals::default() },
+        SandboxFindings { listed: listed(3), n_more: 2, ..SandboxFindings::default() },
         "[the sandbox refused to reach 192.0.2.1:443, 3 times: the network is closed; to allow it: \
          run.network = true]\n[the sandbox refused 2 more calls of the command]",
     );
     let long = Refused { what: "x".repeat(9_000), ..unreachable(4) };
     check(
-        Refusals { listed: vec![long], n_more: 0, ..Refusals::default() },
+        SandboxFindings { listed: vec![long], n_more: 0, ..SandboxFindings::default() },
         "[the sandbox refused 4 calls of the command]",
     );
     let long = Refused { what: "x".repeat(9_000), ..unreachable(1) };
     check(
-        Refusals { listed: vec![unreachable(1), long], n_more: 0, ..Refusals::default() },
+        SandboxFindings {
+            listed: vec![unreachable(1), long],
+            n_more: 0,
+            ..SandboxFindings::default()
+        },
         "[the sandbox refused to reach 192.0.2.1:443: the network is closed; to allow it: \
          run.network = true]\n[the sandbox refused 1 more call of the command]",
     );
@@ -109,8 +113,11 @@ fn a_reply_says_what_was_written_and_how_it_ended() {
         (
             more(|finished| {
                 finished.exit = Exit::Code(1);
-                finished.refusals =
-                    Refusals { listed: vec![unreachable(1)], n_more: 0, ..Refusals::default() };
+                finished.findings = SandboxFindings {
+                    listed: vec![unreachable(1)],
+                    n_more: 0,
+                    ..SandboxFindings::default()
+                };
             }),
             "[the sandbox refused to reach 192.0.2.1:443: the network is closed; to allow it: \
              run.network = true]\nout\n[exit code 1]",

@@ -17,7 +17,7 @@ fn one(id: &str, exit: Option<Exit>) -> Background {
         n_stored: 4,
         n_written: 4,
         n_unread: 4,
-        refusals: sinew_tool::Refusals::default(),
+        findings: sinew_tool::SandboxFindings::default(),
         exit,
     }
 }

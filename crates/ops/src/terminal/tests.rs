@@ -16,7 +16,7 @@ fn terminal(exit: Option<Exit>) -> Background {
         n_stored: 0,
         n_written: 0,
         n_unread: 0,
-        refusals: sinew_tool::Refusals::default(),
+        findings: sinew_tool::SandboxFindings::default(),
         exit,
     }
 }
