@@ -1,10 +1,12 @@
 //! Searches one open file with ripgrep's searcher and keeps its matches.
 //!
 //! Files are read, not mapped: truncating a mapped file kills the process. The reader checks the clock
-//! between blocks, so that a huge or endless file cannot stall a search.
+//! between blocks, so that a huge or endless file cannot stall a search. A large file that was named
+//! itself is searched by several threads ([chunks]).
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
@@ -12,9 +14,12 @@ use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
 };
 
+use self::chunks::ChunkSearch;
 use crate::grep::{Hit, HitKind, OutputMode};
 use crate::kept::MAX_BYTES;
 use crate::watch::Watch;
+
+mod chunks;
 
 /// The largest file that is searched across lines, because it is held whole.
 const MAX_MULTILINE: u64 = 16 << 20;
@@ -98,8 +103,14 @@ impl<'a> Engine<'a> {
 
     /// Searches a file that was named itself; its size is only a hint.
     pub(crate) fn search_named(&mut self, file: File, size: u64) -> Searched {
-        if self.plan.multiline || !WHOLE.contains(&size) {
+        if self.plan.multiline || size < *WHOLE.start() {
             return self.search(file);
+        }
+        if *WHOLE.end() < size {
+            return match self.plan.before + self.plan.after == 0 && !is_utf16(&file) {
+                true => ChunkSearch::new(&self.plan, &file, self.watch).run(),
+                false => self.search(file),
+            };
         }
         let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
         match (&file).take(WHOLE.end() + 1).read_to_end(&mut content) {
@@ -124,6 +135,13 @@ impl<'a> Engine<'a> {
         let result = self.searcher.search_reader(&self.plan.matcher, &mut reader, &mut sink);
         ended(sink.matches, reader.end, result)
     }
+}
+
+/// Returns whether a file begins with the mark of UTF-16, which the searcher translates as it reads.
+fn is_utf16(file: &File) -> bool {
+    let mut mark = [0; 2];
+    let read = file.read_exact_at(&mut mark, 0);
+    read.is_ok() && matches!(mark, [0xFF, 0xFE] | [0xFE, 0xFF])
 }
 
 /// Returns the outcome of a searched file; `end` is why reading stopped early.
