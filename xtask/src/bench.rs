@@ -133,12 +133,12 @@ pub(crate) fn serve_null(args: &[String]) -> Result<()> {
 /// Installs ripgrep into the ignored folder unless it is there: the tests of the searches compare
 /// with it.
 pub(crate) fn ripgrep(root: &Path) -> Result<()> {
-    peers::ripgrep(root, &root.join(".bench")).map(drop)
+    peers::ripgrep_for_tests(root, &root.join(".bench/tests")).map(drop)
 }
 
 /// Returns `cargo-deny`, which is installed unless it is there.
 pub(crate) fn cargo_deny(root: &Path) -> Result<PathBuf> {
-    peers::installed(root, &root.join(".bench"), "cargo-deny", "cargo-deny@0.20.2")
+    peers::installed(root, &root.join(".bench"), "cargo-deny", "cargo-deny@0.20.2", &[])
 }
 
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {

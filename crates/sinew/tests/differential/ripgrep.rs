@@ -23,12 +23,12 @@ impl Ripgrep {
     pub(super) fn find(root: &Path, home: &Path) -> Self {
         let named = std::env::var_os("SINEW_TEST_RG");
         let named = named.and_then(|program| std::path::absolute(program).ok());
-        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.bench/bin/rg");
+        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.bench/tests/bin/rg");
         let places = [named, Some(built), Some(PathBuf::from("rg"))];
         let program = places.into_iter().flatten().find(|program| fits(program));
         let program = program.expect(
             "ripgrep 15 is needed to compare with; install it with \
-             `cargo install --root .bench ripgrep --version 15.2.0 --locked`, or name one in \
+             `cargo install --root .bench/tests ripgrep --version 15.2.0 --locked`, or name one in \
              SINEW_TEST_RG",
         );
         Self { program, root: root.to_owned(), home: home.to_owned() }
