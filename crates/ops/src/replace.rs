@@ -87,7 +87,9 @@ const MAX_NAMED: usize = 10;
 const MAX_HINTED: usize = 64 << 20;
 
 /// The least budget of a search, and the budget of a search for a hint.
-const MIN_WORK: usize = 1 << 26;
+///
+/// Tests, which are not optimized, take 80 ns for a unit of work.
+const MIN_WORK: usize = if cfg!(test) { 1 << 23 } else { 1 << 26 };
 const MAX_HINT_WORK: usize = 1 << 24;
 
 /// A text to find and its replacement.
