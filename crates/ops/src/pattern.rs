@@ -12,6 +12,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
 use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Hir, HirKind};
 use sinew_tool::sync::lock;
 use sinew_tool::{Context, ToolError};
 
@@ -75,19 +76,37 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
     })
 }
 
-/// Refuses a pattern that matches long texts alone: each of its places can be reached at each byte of a
-/// line, which takes minutes with 16,000 places and a line of 1 MiB.
+/// Refuses a pattern with too many characters in a row: each of its places can be reached at each byte of a line, which
+/// takes minutes with 16,000 places and a line of 1 MiB.
 fn matches_short_text(key: &RegexKey) -> Result<(), ToolError> {
     let mut parser = ParserBuilder::new().utf8(false).case_insensitive(key.ignore_case).build();
     // What is not valid is said by the compiler.
     let Ok(parsed) = parser.parse(&key.pattern) else { return Ok(()) };
-    match parsed.properties().minimum_len() {
-        Some(least) if MAX_LEAST_MATCH < least => Err(ToolError::argument(
+    match n_in_a_row(&parsed) {
+        n if n <= MAX_IN_A_ROW => Ok(()),
+        n => Err(ToolError::argument(
             "pattern",
-            format!("matches no text shorter than {least} bytes; at most {MAX_LEAST_MATCH} may be needed"),
+            format!(
+                "is for up to {n} characters in a row; at most {MAX_IN_A_ROW} are searched for"
+            ),
         )
-        .hint("search for a shorter part of the text")),
-        _ => Ok(()),
+        .hint("search for a shorter part of the text, or repeat with * or + without a number")),
+    }
+}
+
+/// Returns the most characters in a row that the literals, classes and counted repetitions of a pattern are for.
+fn n_in_a_row(part: &Hir) -> usize {
+    match part.kind() {
+        HirKind::Empty | HirKind::Look(_) => 0,
+        HirKind::Literal(literal) => literal.0.len(),
+        HirKind::Class(_) => 1,
+        HirKind::Capture(capture) => n_in_a_row(&capture.sub),
+        HirKind::Repetition(repeated) => {
+            let times = repeated.max.unwrap_or(repeated.min.max(1));
+            n_in_a_row(&repeated.sub).saturating_mul(times as usize)
+        }
+        HirKind::Concat(parts) => parts.iter().map(n_in_a_row).fold(0, usize::saturating_add),
+        HirKind::Alternation(parts) => parts.iter().map(n_in_a_row).max().unwrap_or(0),
     }
 }
 
@@ -144,8 +163,8 @@ fn stray_parenthesis(pattern: &str) -> Option<usize> {
 
 /// The longest regular expression, in bytes: a longer one may take seconds to compile.
 const MAX_REGEX_BYTES: usize = 32 * 1024;
-/// The longest text that a regular expression may need for a match, in bytes.
-const MAX_LEAST_MATCH: usize = 8 * 1024;
+/// The most characters in a row that a regular expression may be for; of a literal the bytes count.
+const MAX_IN_A_ROW: usize = 8 * 1024;
 /// The longest glob, in bytes: as long as the longest path.
 const MAX_GLOB_BYTES: usize = 4 * 1024;
 

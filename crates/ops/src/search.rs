@@ -101,7 +101,8 @@ impl<'a> Engine<'a> {
         Self { searcher: builder.build(), plan, watch }
     }
 
-    /// Searches a file that was named itself; its size is only a hint.
+    /// Searches a file that was named itself: as it is read, whole in memory from 1 MiB on, in chunks from 64 MiB on.
+    /// Its size is only a hint.
     pub(crate) fn search_named(&mut self, file: File, size: u64) -> Searched {
         if self.plan.multiline || size < *WHOLE.start() {
             return self.search(file);

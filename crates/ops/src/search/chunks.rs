@@ -10,11 +10,11 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, available_parallelism};
 
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
-use memchr::{memchr, memchr_iter, memchr2, memrchr};
+use memchr::{memchr, memchr_iter, memchr2, memrchr, memrchr2};
 use sinew_tool::sync::{into_inner, lock};
 
 use super::{Gather, MAX_LINE, Matches, SearchPlan, Searched};
@@ -31,6 +31,9 @@ const MAX_THREADS: usize = 8;
 /// How many chunks each thread may be ahead of the first one that is not searched yet.
 const AHEAD: u64 = 4;
 
+/// From which length on a line is long, and a buffer is not kept.
+const LONG: usize = 4 << 20;
+
 /// The bytes that are read at once behind a chunk, where its last line continues.
 const BLOCK: usize = 64 << 10;
 
@@ -43,6 +46,8 @@ pub(super) struct ChunkSearch<'a> {
     n_threads: usize,
     merged: Mutex<Merged>,
     moved: Condvar,
+    /// Held while a long line is: one of them at a time is in memory.
+    long: Mutex<()>,
 }
 
 /// What is known of the file from its start on.
@@ -69,6 +74,13 @@ enum SearchEnd {
     Failed(Searched),
 }
 
+/// Why the lines of a chunk cannot be read, or not all.
+struct Cut {
+    /// Where in the buffer those that can be read begin.
+    begin: usize,
+    end: SearchEnd,
+}
+
 /// The matches of a chunk, its lines counted from 1.
 #[derive(Default)]
 struct Chunk {
@@ -89,6 +101,7 @@ impl<'a> ChunkSearch<'a> {
             n_threads,
             merged: Mutex::default(),
             moved: Condvar::new(),
+            long: Mutex::default(),
         }
     }
 
@@ -124,6 +137,9 @@ impl<'a> ChunkSearch<'a> {
                 false => self.chunk(number, &mut buffer, &mut searcher),
             };
             self.give(number, chunk);
+            if LONG < buffer.capacity() {
+                buffer = Vec::new();
+            }
         }
     }
 
@@ -158,57 +174,68 @@ impl<'a> ChunkSearch<'a> {
     }
 
     fn chunk(&self, number: u64, buffer: &mut Vec<u8>, searcher: &mut Searcher) -> Chunk {
-        match self.lines(number, buffer) {
-            Ok(Some(lines)) => self.search(lines, searcher),
-            Ok(None) => Chunk::default(),
-            Err(end) => Chunk { end: Some(end), ..Chunk::default() },
+        let mut turn = None;
+        let mut end = None;
+        let begin = match self.lines(number, buffer, &mut turn) {
+            Ok(begin) => begin,
+            // What comes before a line that is too long is searched.
+            Err(Cut { begin, end: why }) => {
+                end = Some(why);
+                begin
+            }
+        };
+        match buffer.get_mut(begin..).filter(|lines| !lines.is_empty()) {
+            Some(lines) => Chunk { end, ..self.search(lines, searcher) },
+            None => Chunk { end, ..Chunk::default() },
         }
     }
 
-    /// Reads the lines that begin in a part of the file; nothing where none does.
-    fn lines<'b>(
-        &self,
+    /// Reads the lines that begin in a part of the file, and returns where in the buffer they do.
+    fn lines<'s>(
+        &'s self,
         number: u64,
-        buffer: &'b mut Vec<u8>,
-    ) -> Result<Option<&'b mut [u8]>, SearchEnd> {
+        buffer: &mut Vec<u8>,
+        turn: &mut Option<MutexGuard<'s, ()>>,
+    ) -> Result<usize, Cut> {
         let start = number * self.n_chunk_bytes as u64;
         // The byte before a part tells whether a line begins with it.
         let n_before = usize::from(0 < number);
         buffer.clear();
         let n_wanted = n_before + self.n_chunk_bytes;
-        self.read(start - n_before as u64, n_wanted, buffer)?;
+        let from = start - n_before as u64;
+        let nothing = |end| Cut { begin: usize::MAX, end };
+        self.read(from, n_wanted, buffer).map_err(nothing)?;
         if buffer.len() <= n_before {
-            return Err(SearchEnd::Done);
+            return Err(nothing(SearchEnd::Done));
         }
         let begin = match n_before {
             0 if buffer.starts_with(b"\xEF\xBB\xBF") => 3,
             0 => 0,
             _ => line_end(buffer).map_or(buffer.len(), |at| at + 1),
         };
-        if begin == buffer.len() {
-            return Ok(None);
-        }
         let whole = buffer.len() < n_wanted || matches!(buffer.last(), Some(b'\n' | 0));
-        if !whole {
-            self.read_line_end(start - n_before as u64, begin, buffer)?;
+        if begin < buffer.len() && !whole {
+            self.read_line_end(from, buffer, turn).map_err(|end| Cut { begin, end })?;
         }
-        Ok(buffer.get_mut(begin..))
+        Ok(begin)
     }
 
-    /// Reads on to the end of the line that the buffer ends in.
-    fn read_line_end(
-        &self,
+    /// Reads on to the end of the line that the buffer ends in; takes the start of one that is too long out of it.
+    fn read_line_end<'s>(
+        &'s self,
         from: u64,
-        begin: usize,
         buffer: &mut Vec<u8>,
+        turn: &mut Option<MutexGuard<'s, ()>>,
     ) -> Result<(), SearchEnd> {
+        let line = memrchr2(b'\n', 0, buffer).map_or(0, |at| at + 1);
         loop {
             let known = buffer.len();
-            if MAX_LINE < known - begin {
-                // A NUL in an earlier line of the chunk ends the search before this one.
-                let lines = buffer.get(begin..).unwrap_or_default();
-                let cut = self.shows_lines() && memchr(0, lines).is_some();
-                return if cut { Ok(()) } else { Err(SearchEnd::Failed(Searched::TooLarge)) };
+            if MAX_LINE < known - line {
+                buffer.truncate(line);
+                return Err(SearchEnd::Failed(Searched::TooLarge));
+            }
+            if LONG < known - line && turn.is_none() {
+                *turn = Some(lock(&self.long));
             }
             self.read(from + known as u64, BLOCK, buffer)?;
             let added = buffer.get(known..).unwrap_or_default();

@@ -6,7 +6,7 @@ use sinew_tool::Context;
 
 use super::*;
 use crate::pattern::{RegexKey, regex};
-use crate::search::Engine;
+use crate::search::{Engine, WHOLE};
 
 fn plan(cx: &Context, mode: OutputMode, pattern: &str, max_rows: u64) -> SearchPlan {
     let key = RegexKey { pattern: pattern.to_owned(), ignore_case: false, multiline: false };
@@ -96,17 +96,57 @@ fn lines_longer_than_chunks_are_searched_once() {
 }
 
 #[test]
-fn lines_that_are_too_long_are_not_held() {
+fn lines_before_a_too_long_one_are_found() {
     let cx = MemoryWorld::new().context(Vec::new(), false).expect("a context");
-    let plan = plan(&cx, OutputMode::Content, "needle", 10);
     let long = "y".repeat(MAX_LINE + (1 << 20));
-    let search = |content: &str| searched(&cx, &plan, content.as_bytes(), CHUNK);
-    assert_eq!(search(&format!("{long}\nneedle\n")), Searched::TooLarge);
-    // A NUL ends the search before the line is read to its end.
-    let Searched::Done(found) = search(&format!("needle\n\0{long}\n")) else {
-        panic!("not searched")
+    let search = |mode, max_rows, content: &str| {
+        searched(&cx, &plan(&cx, mode, "needle", max_rows), content.as_bytes(), CHUNK)
     };
-    assert_eq!((found.count, found.binary), (1, true));
+    let found = |searched| match searched {
+        Searched::Done(Matches { count, binary, .. }) => (count, binary),
+        other => panic!("not searched: {other:?}"),
+    };
+    let after = format!("needle\n{long}\nneedle\n");
+    assert_eq!(found(search(OutputMode::FilesWithMatches, 10, &after)), (1, false));
+    assert_eq!(found(search(OutputMode::Content, 1, &after)), (1, false));
+    // All lines are needed for these.
+    assert_eq!(search(OutputMode::Content, 10, &after), Searched::TooLarge);
+    assert_eq!(search(OutputMode::Count, 10, &after), Searched::TooLarge);
+    // A NUL ends the search before the line is read to its end.
+    assert_eq!(found(search(OutputMode::Content, 10, &format!("needle\n\0{long}\n"))), (1, true));
+    assert_eq!(found(search(OutputMode::Content, 10, &format!("needle\ny\0{long}\n"))), (1, true));
+}
+
+#[test]
+fn large_files_with_context_or_utf16_are_searched_whole() {
+    let cx = MemoryWorld::new().context(Vec::new(), false).expect("a context");
+    let lines = "some line of a log\n".repeat((WHOLE.end() / 19) as usize + 1);
+    let plain = format!("{lines}above\nneedle\nbelow\n");
+    let utf16: Vec<u8> = "\u{FEFF}above\nneedle\n"
+        .encode_utf16()
+        .chain(" ".repeat(40 << 20).encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    for (content, context, n_hits) in
+        [(plain.as_bytes(), 0, 1), (plain.as_bytes(), 1, 3), (&utf16, 0, 1)]
+    {
+        let plan = plan(&cx, OutputMode::Content, "needle", 10);
+        let plan = SearchPlan { before: context, after: context, ..plan };
+        let file = file(content);
+        std::io::Seek::rewind(&mut &file).expect("a file");
+        let watch = Watch::new(&cx);
+        let found = Engine::new(plan, &watch).search_named(file, content.len() as u64);
+        let Searched::Done(found) = found else { panic!("not searched: {found:?}") };
+        assert_eq!((found.count, found.hits.len()), (1, n_hits));
+        assert!(found.hits.iter().any(|hit| hit.text == "needle"), "{:?}", found.hits);
+    }
+}
+
+#[test]
+fn content_ends_at_its_most_bytes() {
+    let line = format!("needle {}\n", "z".repeat(400));
+    let lines = line.repeat(MAX_BYTES / 400 + 2_000);
+    check(lines.as_bytes(), "needle", 1_000_000, 100_000);
 }
 
 #[test]
