@@ -24,7 +24,7 @@ use crate::moving;
 enum InTheWay<'a> {
     /// It is rejected.
     Refused,
-    /// It counts as missing for ever.
+    /// It counts as missing for good.
     Passed,
     /// These are removed before the path is used.
     Cleared(&'a [PathBuf]),

@@ -12,6 +12,8 @@ use sinew_tool::{
     ToolError, TurnEnd,
 };
 
+use tokio::sync::Notify;
+
 use crate::deeds::{Bench, text};
 
 type Before = fn(&ToolCall<'_>) -> Result<Decision, ToolError>;
@@ -179,9 +181,12 @@ async fn what_a_hook_decides_becomes_of_the_call() {
     }
 }
 
-/// Approves after a while, and remembers the reasons of the questions.
+/// Approves once it is released, and remembers the reasons of the questions.
 #[derive(Default)]
-struct Slow(Mutex<Vec<String>>);
+struct Slow {
+    reasons: Mutex<Vec<String>>,
+    released: Notify,
+}
 
 impl Approver for Slow {
     fn name(&self) -> &'static str {
@@ -189,16 +194,16 @@ impl Approver for Slow {
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
-        self.0.lock().expect("unpoisoned").push(question.why);
+        self.reasons.lock().expect("unpoisoned").push(question.why);
         Box::pin(async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            self.released.notified().await;
             Answer::Yes(Scope::Call)
         })
     }
 }
 
 #[tokio::test]
-async fn equal_calls_share_a_question_unless_their_reasons_differ() {
+async fn equal_calls_share_a_question() {
     static N_CALLS: AtomicUsize = AtomicUsize::new(0);
     let hook = Told {
         before: |_| {
@@ -212,10 +217,26 @@ async fn equal_calls_share_a_question_unless_their_reasons_differ() {
     let asking = Asking { approvals: Approvals::Ask, approvers, ..Asking::default() };
     let bench = Bench::new(|builder| builder.hook(Arc::new(hook)).asking(asking));
     for reasons in [&["sure?"][..], &["sure?", "really?"]] {
-        let calls = ["one", "two"].map(|id| bench.start(id, "odd", json!({"lines": 1})));
-        let replies = futures_util::future::join_all(calls).await;
+        let mut calls = ["one", "two"].map(|id| bench.start(id, "odd", json!({"lines": 1})));
+        // Both are polled until they wait for the answer.
+        for _ in 0..100 {
+            for call in &mut calls {
+                assert!(futures_util::poll!(call.as_mut()).is_pending());
+            }
+            tokio::task::yield_now().await;
+        }
+        let answer = async {
+            loop {
+                person.released.notify_waiters();
+                tokio::task::yield_now().await;
+            }
+        };
+        let replies = tokio::select! {
+            replies = futures_util::future::join_all(calls) => replies,
+            () = answer => Vec::new(),
+        };
         assert!(replies.iter().all(|reply| reply.ok), "{replies:?}");
-        let asked = std::mem::take(&mut *person.0.lock().expect("unpoisoned"));
+        let asked = std::mem::take(&mut *person.reasons.lock().expect("unpoisoned"));
         let same = asked.iter().zip(reasons).all(|(why, reason)| why.contains(reason));
         assert!(same && asked.len() == reasons.len(), "{asked:?}");
     }

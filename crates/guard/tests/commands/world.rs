@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use sinew_guard::{
     Activate, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile, Rules,
     SandboxLevel, environment,
@@ -21,6 +19,8 @@ use sinew_tool::{
     Access, Caller, Cancel, Claim, Command, CommandLine, FileSettings, Finished, Progress,
     RunOptions, Shell, ToolError, Verdict, World,
 };
+use tempfile::TempDir;
+
 /// The directory beside the root that is a cache of tools.
 pub(crate) const CACHE: &str = "cache";
 
