@@ -288,7 +288,7 @@ def environment(row, model):
     tools = Path(os.environ["SINEW_E2E"])
     paths = [tools / "protected/npm/node_modules/.bin", tools / "protected/venv/bin", Path(sys.executable).parent]
     # ripgrep, as the tests of the searches install it.
-    paths.append(tools.parent / "bin")
+    paths.append(tools.parent / "tests/bin")
     env = {
         **os.environ,
         "PATH": ":".join([*map(str, paths), os.environ["PATH"]]),

@@ -138,6 +138,9 @@ fn programs_of(messages: &[u8]) -> Result<Vec<Program>> {
         let size = std::fs::metadata(path)?.len();
         programs.push((size, Program { name, path: PathBuf::from(path), package }));
     }
+    if programs.is_empty() {
+        bail!("cargo names no program of tests");
+    }
     programs.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
     Ok(programs.into_iter().map(|(_, program)| program).collect())
 }
