@@ -110,9 +110,7 @@ impl CommandJudge {
     /// programs that holds it, relative to its root.
     pub fn runs_later(&self, real: &Path) -> Option<PathBuf> {
         let rule = protected::run_later(&self.names(real)?)?;
-        let roots = self.rules.roots.iter().filter(|root| real.starts_with(root));
-        let root = roots.max_by_key(|root| root.as_os_str().len())?;
-        let of_root = real.strip_prefix(root).ok()?;
+        let of_root = self.of_root(real)?;
         let named = match rule.strip_suffix('/') {
             // The directory itself executes nothing.
             Some(dir) if of_root.ends_with(dir) => return None,
@@ -120,6 +118,18 @@ impl CommandJudge {
             None => of_root,
         };
         Some(named.to_owned())
+    }
+
+    /// Returns the directories at a path or beneath it whose programs the user's own commands execute.
+    pub fn program_dirs(&self, real: &Path) -> Vec<PathBuf> {
+        let Some(names) = self.names(real) else { return Vec::new() };
+        protected::run_later_beneath(&names).map(|rest| real.join(rest)).collect()
+    }
+
+    /// Returns a path in a root relative to the innermost one.
+    pub fn of_root<'p>(&self, real: &'p Path) -> Option<&'p Path> {
+        let roots = self.rules.roots.iter().filter(|root| real.starts_with(root));
+        real.strip_prefix(roots.max_by_key(|root| root.as_os_str().len())?).ok()
     }
 
     /// Returns the directory that a new name would make a repository.

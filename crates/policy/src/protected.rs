@@ -137,6 +137,19 @@ pub fn run_later(names: &Names) -> Option<&'static str> {
     })
 }
 
+/// Returns where beneath a real path the user's own commands execute programs, as relative paths: an empty one where
+/// the path itself is such a directory.
+pub(crate) fn run_later_beneath(names: &Names) -> impl Iterator<Item = String> + '_ {
+    let until = names.filled_by_tools() + 1;
+    let dirs = RUN_LATER.iter().filter_map(|row| row.name.strip_suffix('/'));
+    dirs.flat_map(move |dir| {
+        let parts: Vec<&str> = dir.split('/').collect();
+        let starts = (1..=parts.len()).filter_map(|n| parts.split_at_checked(n));
+        let here = starts.filter(|(start, _)| names.fall_under(&start.join("/"), until));
+        here.map(|(_, rest)| rest.join("/")).collect::<Vec<_>>()
+    })
+}
+
 /// Returns the protected name that a command would change at a real path, apart from `granted` ones and those
 /// of git.
 pub(crate) fn protection_from_commands(

@@ -291,6 +291,7 @@ impl Commands {
             n_more_later: found.n_more_later,
             links: links.collect(),
             n_more_links: found.n_more_links,
+            n_unseen_links: found.n_unseen_links,
         }
     }
 

@@ -116,6 +116,8 @@ pub(super) struct Findings {
     /// New symlinks that lead out of the roots, with their targets.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
     pub(super) n_more_links: u32,
+    /// New symlinks that were too many to look at.
+    pub(super) n_unseen_links: u32,
 }
 
 /// An access that was refused to a command.

@@ -556,6 +556,13 @@ fn what_runs_later_is_reported() {
         ("for n in $(seq 20); do mkdir e$n; touch e$n/Makefile; done", "e16/Makefile and 4 more]"),
         ("mkdir t; touch t/Makefile; mv t app", "[runs on your machine later: app/Makefile]"),
         ("mkdir u; touch u/Makefile; ln -s /etc u/out; mv u w", "w/out -> /etc]"),
+        ("mkdir -p env/bin; touch env/bin/python; mv env venv", "later: venv/bin (1)]"),
+        ("rm -r venv/bin; mkdir bb; touch bb/x bb/y; mv bb venv/bin", "later: venv/bin (2)]"),
+        ("rm -r .venv; mkdir -p .venv other; ln -s ../other .venv/bin", "later: .venv/bin]"),
+        (
+            "mkdir many; for n in $(seq 1500); do echo many/$n node_modules/$n; done | xargs -n1 ln -s x",
+            "",
+        ),
         ("rm -rf sub; echo {} >package.json; ln package.json twin", package),
     ] {
         let arguments = json!({ "command": command }).to_string();

@@ -232,6 +232,8 @@ pub struct SandboxFindings {
     pub links: Vec<String>,
     /// The number of other such links.
     pub n_more_links: u32,
+    /// The number of new symlinks that were too many to look at.
+    pub n_unseen_links: u32,
 }
 
 impl SandboxFindings {
@@ -247,7 +249,11 @@ impl SandboxFindings {
         let changed = line("changed ", &self.changed, self.n_more_changed);
         let later = line(&format!("{RUNS_LATER}: "), &self.later, self.n_more_later);
         let links = line("links that lead outside now: ", &self.links, self.n_more_links);
-        changed.into_iter().chain(later).chain(links).collect()
+        let unseen = match self.n_unseen_links {
+            0 => None,
+            n => Some(format!("{n} more new links were not looked at")),
+        };
+        changed.into_iter().chain(later).chain(links).chain(unseen).collect()
     }
 }
 

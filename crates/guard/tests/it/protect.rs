@@ -1,11 +1,12 @@
 //! Path rules, protected names and sinew's own directory.
 
+use std::fmt::Write as _;
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use sinew_guard::{Guard, GuardSettings};
 use sinew_policy::protected::table::{ELSEWHERE, ON_THIS_HOST, ProtectedName, RUN_LATER};
 use sinew_tool::{Access, Claim, FileSettings, Kind};
-use std::fmt::Write as _;
-use std::sync::Arc;
 
 use crate::tree::{EDIT, OPTIONS, RESOLVERS, Tree, WRITE, contain, walk};
 
@@ -426,7 +427,8 @@ const PAGE: &str = "\
 # Protected names
 
 This page is made from the lists in `crates/policy/src/protected/table.rs`. The end-to-end suite `protected` tries each
-name: commands cannot change it, and the program named here acts on it.
+name: commands cannot change it, and the program named here acts on it. It lists the programs that it cannot install;
+what is said of those comes from their documentation.
 
 A change of one of these always asks ([SECURITY.md](../SECURITY.md)). A `/` at the end means the directory and
 everything in it, `*` any characters.
@@ -464,7 +466,7 @@ fn protected_names_have_a_page() {
 }
 
 #[test]
-fn every_protected_name_is_listed_once_and_is_found_itself() {
+fn every_listed_name_is_found() {
     let rows = ON_THIS_HOST.iter().chain(ELSEWHERE);
     let names: Vec<&str> = rows.map(|row| row.name).collect();
     let tree = Tree::new();
@@ -475,5 +477,13 @@ fn every_protected_name_is_listed_once_and_is_found_itself() {
         let path = if path.ends_with('/') { format!("{path}file") } else { path };
         let contained = contain(&guard, &path, WRITE).unwrap();
         assert_eq!(contained.targets().files[0].protected, Some(*name), "{path}");
+    }
+    let later: Vec<&str> = RUN_LATER.iter().map(|row| row.name).collect();
+    for (at, name) in later.iter().enumerate() {
+        let is_there = |other: &&str| other.eq_ignore_ascii_case(name);
+        assert!(!later[..at].iter().any(is_there), "{name} is there twice");
+        let path = if name.ends_with('/') { format!("{name}program") } else { (*name).to_owned() };
+        let contained = contain(&guard, &path, WRITE).unwrap();
+        assert!(contained.targets().files[0].runs_later, "{path}");
     }
 }

@@ -237,7 +237,7 @@ impl CallHandler {
     /// Judges the name of a file that is no directory.
     pub(super) fn may_be_named(&self, real: &Path, is_link: bool) -> Result<(), Errno> {
         if is_link {
-            self.found.add_link(real);
+            self.found.add_link(real, &self.judge);
         }
         self.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
     }
@@ -349,6 +349,9 @@ impl CallHandler {
         let moved = renameat_with(&old.dir, &*old.name, &new.dir, &*new.name, flags);
         if moved.is_ok() && (is_dir || takes_dir) {
             self.found.moved(&old_real, &new_real, flags.contains(RenameFlags::EXCHANGE));
+            for dir in ways.iter().filter(|(is_dir, ..)| *is_dir).map(|(.., to)| to) {
+                self.found.add_programs(&self.judge.program_dirs(dir));
+            }
         }
         done(moved.map_err(|errno| {
             let at = if judge.is_beneath_a_root(&new_real) { &old_real } else { &new_real };

@@ -4,6 +4,7 @@
 //! Only what holds at the end of the command is reported: a file that is gone executes nothing, a changed
 //! `package.json` with the same scripts executes what it did before, and what a moved directory holds has new names.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -12,12 +13,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::fs::{
+    CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat,
+};
 use rustix::io::Errno;
 use serde_json::Value;
 
+use sinew_fs::content_hash::content_hash;
 use sinew_policy::command_rules::CommandJudge;
 use sinew_policy::guarded::plainly;
+use sinew_tool::ContentHash;
 use sinew_tool::sync::lock;
 
 use super::path::real_path;
@@ -27,8 +32,10 @@ use crate::wire::{Findings, Refused};
 const MAX_REFUSED: usize = 8;
 /// The most changed names of one command that are listed; the others are counted.
 const MAX_CHANGED: usize = 16;
-/// The most changed files that run later, and the most new symlinks, that are looked at again.
+/// The most changed files that run later, and the number of new symlinks from which on those that are gone are left out.
 const MAX_NOTED: usize = 1_000;
+/// The most new symlinks that are noted; the others are counted.
+const MAX_LINKS: usize = 8_000;
 /// The largest `package.json` whose scripts are compared, in bytes.
 const MAX_PACKAGE: u64 = 256 * 1024;
 /// The file whose scripts alone are executed later.
@@ -43,13 +50,16 @@ struct SoFar {
     findings: Findings,
     /// Changed files that the user's own commands execute later, with the scripts that they held before.
     later: Vec<(PathBuf, Scripts)>,
-    links: Vec<PathBuf>,
+    links: HashSet<PathBuf>,
+    /// How many links there were when those that are gone were last left out.
+    n_links_pruned: usize,
 }
 
 /// The scripts of a `package.json`.
 #[derive(Debug, PartialEq)]
 enum Scripts {
-    Known(Option<Value>),
+    /// The hash of their text; none where there are none.
+    Known(Option<ContentHash>),
     /// There is another file, one that has a second name, or one that cannot be parsed.
     Unknown,
 }
@@ -99,20 +109,43 @@ impl Found {
         }
     }
 
-    /// Notes a symlink that gets this name.
-    pub(super) fn add_link(&self, real: &Path) {
-        let mut so_far = lock(&self.0);
-        let SoFar { findings, links, .. } = &mut *so_far;
-        if links.iter().any(|known| known == real) {
+    /// Notes what such directories hold after they were moved there.
+    pub(super) fn add_programs(&self, dirs: &[PathBuf]) {
+        for dir in dirs {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = openat2(CWD, dir, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+            let Ok(entries) = opened.and_then(Dir::new) else { continue };
+            let names = entries.flatten().map(|entry| entry.file_name().to_owned());
+            for name in
+                names.filter(|name| !matches!(name.to_bytes(), b"." | b"..")).take(MAX_NOTED)
+            {
+                self.add_later(&dir.join(OsStr::from_bytes(name.to_bytes())));
+            }
+        }
+    }
+
+    /// Notes a symlink that gets this name, unless it is in a directory that tools fill.
+    pub(super) fn add_link(&self, real: &Path, judge: &CommandJudge) {
+        if !judge.program_dirs(real).is_empty() {
+            self.add_later(real);
+        }
+        if !judge.is_judged(real) {
             return;
         }
-        if links.len() == MAX_NOTED {
-            links.retain(|link| look(link).is_some());
+        let mut so_far = lock(&self.0);
+        let SoFar { findings, links, n_links_pruned, .. } = &mut *so_far;
+        if links.contains(real) {
+            return;
         }
-        if links.len() < MAX_NOTED {
-            links.push(real.to_owned());
+        // What is gone makes room. To look costs, so it is done once the list has doubled since.
+        if MAX_NOTED <= links.len() && *n_links_pruned * 2 <= links.len() {
+            links.retain(|link| look(link).is_some());
+            *n_links_pruned = links.len();
+        }
+        if links.len() < MAX_LINKS {
+            links.insert(real.to_owned());
         } else {
-            findings.n_more_links = findings.n_more_links.saturating_add(1);
+            findings.n_unseen_links = findings.n_unseen_links.saturating_add(1);
         }
     }
 
@@ -120,13 +153,22 @@ impl Found {
     pub(super) fn moved(&self, from: &Path, to: &Path, is_exchange: bool) {
         let mut so_far = lock(&self.0);
         let SoFar { later, links, .. } = &mut *so_far;
-        for path in later.iter_mut().map(|(file, _)| file).chain(links) {
-            if let Ok(rest) = path.strip_prefix(from) {
-                *path = to.join(rest);
-            } else if is_exchange && let Ok(rest) = path.strip_prefix(to) {
-                *path = from.join(rest);
+        let new_name = |path: &Path| match (path.strip_prefix(from), path.strip_prefix(to)) {
+            (Ok(rest), _) => Some(to.join(rest)),
+            (_, Ok(rest)) if is_exchange => Some(from.join(rest)),
+            _ => None,
+        };
+        for (file, _) in later {
+            if let Some(now) = new_name(file) {
+                *file = now;
             }
         }
+        let moved: Vec<_> =
+            links.iter().filter_map(|link| Some((link.clone(), new_name(link)?))).collect();
+        for (link, _) in &moved {
+            links.remove(link);
+        }
+        links.extend(moved.into_iter().map(|(_, now)| now));
     }
 
     /// Returns what holds at the end of the command.
@@ -139,7 +181,10 @@ impl Found {
                 continue;
             }
             // It may have come to a place where nothing executes it.
-            let Some(named) = judge.runs_later(file) else { continue };
+            let Some(named) = judge.runs_later(file).or_else(|| linked_programs(file, judge))
+            else {
+                continue;
+            };
             let is_file = file.ends_with(&named);
             let place = if is_file { file } else { file.parent().unwrap_or(file) };
             match later.iter_mut().find(|(known, ..)| known == place) {
@@ -157,11 +202,20 @@ impl Found {
             judge.leads_out(link, &leads_to(link, &target)).then(|| (link.clone(), target))
         };
         let mut links: Vec<_> = so_far.links.iter().filter_map(target).collect();
+        links.sort();
         findings.n_more_links = findings.n_more_links.saturating_add(beyond(links.len()));
         links.truncate(MAX_CHANGED);
         findings.links = links;
         findings
     }
+}
+
+/// Returns the name of a symlink that takes the place of a directory of programs, or of one above it.
+fn linked_programs(link: &Path, judge: &CommandJudge) -> Option<PathBuf> {
+    let is_link = fstat(look(link)?)
+        .is_ok_and(|there| FileType::from_raw_mode(there.st_mode) == FileType::Symlink);
+    let is_meant = is_link && !judge.program_dirs(link).is_empty();
+    is_meant.then(|| judge.of_root(link).map(Path::to_owned)).flatten()
 }
 
 /// Returns how many of so many names are not listed.
@@ -210,7 +264,10 @@ fn scripts(real: &Path) -> Scripts {
     let is_whole = file.take(MAX_PACKAGE).read_to_end(&mut text);
     let is_whole = is_whole.is_ok_and(|n| n < MAX_PACKAGE as usize);
     match serde_json::from_slice::<Value>(&text) {
-        Ok(package) if is_whole => Scripts::Known(package.get("scripts").cloned()),
+        Ok(package) if is_whole => {
+            let scripts = package.get("scripts").map(Value::to_string);
+            Scripts::Known(scripts.map(|text| content_hash(text.as_bytes())))
+        }
         _ => Scripts::Unknown,
     }
 }
