@@ -309,3 +309,40 @@ fn a_file_is_imported_or_refused_with_its_place() {
     assert_eq!(done.status.code(), Some(2), "{done:?}");
     assert_eq!(fs::read_to_string(&kept).unwrap(), "mine");
 }
+
+/// A path that Claude Code may not read has no name there either.
+#[test]
+fn denied_reads_hide_names_too() {
+    let place = Place::new();
+    fs::create_dir(place.root.join("secrets")).unwrap();
+    fs::write(place.root.join("secrets/inner"), "needle\n").unwrap();
+    fs::write(place.root.join("open"), "needle\n").unwrap();
+    let (from, to) = (place.home.join("settings.json"), place.home.join("rules.toml"));
+    let settings = json!({"permissions": {"deny": ["Read(./secrets/**)"]}});
+    fs::write(&from, settings.to_string()).unwrap();
+    let mut import = command(&place.home);
+    let done = import.args(["import", "claude-code"]).arg(&from).arg("--out").arg(&to).output();
+    assert!(done.as_ref().unwrap().status.success(), "{done:?}");
+    for (tool, arguments) in [
+        ("Read", json!({"file_path": "secrets/inner"})),
+        ("Glob", json!({"pattern": "secrets/*"})),
+        ("Glob", json!({"pattern": "**"})),
+        ("List", json!({"path": "secrets"})),
+        ("List", json!({"recursive": true})),
+        ("Grep", json!({"pattern": "needle"})),
+        ("Grep", json!({"pattern": "needle", "path": "secrets"})),
+    ] {
+        let call = |more: &[&std::ffi::OsStr]| {
+            let mut call = command(&place.home);
+            call.arg("--root").arg(&place.root).args(["--tools", "all"]).args(more);
+            let done = call.args(["call", tool, &arguments.to_string()]).output().unwrap();
+            String::from_utf8(done.stdout).unwrap()
+        };
+        let shows = |text: &str| text.contains("inner") || text.contains("secrets/");
+        let shown = call(&[]);
+        let denied = call(&["--config".as_ref(), to.as_os_str()]);
+        assert!(shows(&shown) || tool == "Read" && shown.contains("needle"), "{tool}: {shown}");
+        assert!(!denied.contains("inner"), "{tool} {arguments}: {denied}");
+        assert!(tool != "Read" || !denied.contains("needle"), "{denied}");
+    }
+}
