@@ -204,9 +204,9 @@ CONTROLS = {
     "sinew/config.toml": Control("git", f"XDG_CONFIG_HOME=ROOT {SINEW}", HOOK),
     "package.json": Control("npm", "npm test", '{"name": "p", "scripts": {"test": "touch MARK"}}'),
     "Makefile": Control("make", "make", "all:\n\ttouch MARK\n"),
-    "makefile": Control("make", "make", "all:\n\ttouch MARK\n"),
     "GNUmakefile": Control("make", "make", "all:\n\ttouch MARK\n"),
     "justfile": Control("just", "just", "all:\n    touch MARK\n"),
+    ".justfile": Control("just", "just", "all:\n    touch MARK\n"),
     "Rakefile": Control("rake", "rake", 'task :default do\n  sh "touch MARK"\nend\n'),
     "CMakeLists.txt": Control("cmake", "cmake -S . -B made", "execute_process(COMMAND touch MARK)\n"),
     "build.rs": Control("cargo", "cargo build --offline", 'fn main() { std::fs::write("MARK", "").unwrap() }\n', setup=CARGO),
@@ -226,7 +226,8 @@ WITHOUT = {
     ".xprofile": "a display manager", ".config/systemd/": "systemd of a user", ".bazelrc": "Bazel", ".cursorrules": "Cursor",
     ".cursor/": "Cursor", ".windsurfrules": "Windsurf", ".windsurf/": "Windsurf", ".clinerules/": "Cline", ".kiro/": "Kiro",
     ".continue/": "Continue", "crush.json": "Crush", ".crush.json": "Crush", ".github/copilot-instructions.md": "Copilot",
-    "Taskfile.yml": "Task", "build.gradle": "Gradle", "build.gradle.kts": "Gradle", "docker-compose.yml": "Docker", "compose.yaml": "Docker",
+    "Taskfile.yml": "Task", "Taskfile.yaml": "Task", "build.gradle": "Gradle", "build.gradle.kts": "Gradle", "docker-compose.yml": "Docker",
+    "docker-compose.yaml": "Docker", "compose.yml": "Docker", "compose.yaml": "Docker",
     "Dockerfile": "Docker",
 }
 

@@ -3,7 +3,7 @@
 //! Every path is judged where it leads in the end, through links and `..`, beneath the roots of the
 //! session or the narrower ones of the call. What comes out can be looked at and judged, not used.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -104,19 +104,35 @@ impl Guard {
         targets: &mut Targets,
         places: &[Place],
     ) -> Result<(), (usize, FileError)> {
-        for (at, (target, pair)) in targets.files.iter_mut().zip(places.windows(2)).enumerate() {
-            let moves = target.claim.access == Access::Move;
-            if let [from, to] = pair
-                && moves
-                && from.is_directory()
-            {
-                let found =
-                    moving::descendants::judge(self.names(), from, &to.real, &mut |_| Ok(()))
-                        .map_err(|error| (at, error))?;
-                target.protected = target.protected.or(found);
+        for (at, pair) in places.windows(2).enumerate() {
+            let [from, to] = pair else { continue };
+            let Some([target, next]) = targets.files.get_mut(at..at + 2) else { continue };
+            if target.claim.access != Access::Move || !from.is_directory() {
+                continue;
             }
+            let mut later = BTreeSet::new();
+            let mut note = |real: &Path| {
+                later.extend(self.runs_later_beneath(&to.real, real));
+                Ok(())
+            };
+            let found = moving::descendants::judge(self.names(), from, &to.real, &mut note)
+                .map_err(|error| (at, error))?;
+            target.protected = target.protected.or(found);
+            next.later_beneath = later.into_iter().collect();
         }
         Ok(())
+    }
+
+    /// Returns what the user's own commands execute of a path beneath a directory, relative to that: the path, or the
+    /// directory of programs that holds it.
+    fn runs_later_beneath(&self, dir: &Path, real: &Path) -> Option<PathBuf> {
+        let rest = real.strip_prefix(dir).ok()?;
+        let rule = protected::run_later(&Names::new(real, self.shared.roots.named(real)))?;
+        match rule.strip_suffix('/') {
+            Some(programs) if real.ends_with(programs) => None,
+            Some(_) => rest.parent().map(Path::to_owned),
+            None => Some(rest.to_owned()),
+        }
     }
 
     /// Resolves and judges one path.
@@ -163,7 +179,10 @@ impl Guard {
         }
         let path = place.real.clone();
         let claim = claim.clone();
-        Ok((FileTarget { slot, claim, path, root, state, protected, runs_later }, place))
+        let later_beneath = Vec::new();
+        let target =
+            FileTarget { slot, claim, path, root, state, protected, runs_later, later_beneath };
+        Ok((target, place))
     }
 
     /// Applies the path rules to a resolved path, and to each parent that would be created.

@@ -517,6 +517,30 @@ fn sandboxed_profile_runs_what_stays_inside() {
 }
 
 #[test]
+fn moved_directories_run_later() {
+    let home = Home::seen();
+    let lay_out = "mkdir -p app venv/bin plain; touch app/Makefile venv/bin/python plain/notes";
+    let arguments = json!({ "command": lay_out }).to_string();
+    assert_eq!(home.run(&["--approvals", "allow", "call", "Bash", &arguments]).0, 0);
+    for (from, to, words) in [
+        ("app", "apps", "[runs on your machine later: apps/Makefile]"),
+        ("venv", "old", ""),
+        ("old", "venv", "[runs on your machine later: venv/bin]"),
+        ("plain", "more", ""),
+    ] {
+        let arguments = json!({ "source": from, "destination": to }).to_string();
+        let of_server = ["--approvals", "allow", "--dialect", "mcp-filesystem"];
+        let done = home.run(&[&of_server[..], &["call", "move_file", &arguments]].concat());
+        assert_eq!(
+            (done.0, done.1.contains("later: ")),
+            (0, !words.is_empty()),
+            "{from}: {done:?}"
+        );
+        assert!(done.1.contains(words), "{from}: {done:?}");
+    }
+}
+
+#[test]
 fn what_runs_later_is_reported() {
     let home = Home::seen();
     let scripts =

@@ -194,6 +194,7 @@ impl MemoryWorld {
             state,
             protected: None,
             runs_later: false,
+            later_beneath: Vec::new(),
         })
     }
 

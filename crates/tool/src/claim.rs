@@ -108,6 +108,8 @@ pub struct FileTarget {
     pub protected: Option<&'static str>,
     /// Whether it would change what the user's own commands execute later, such as `Makefile`.
     pub runs_later: bool,
+    /// What of a directory that moves here they execute then, relative to it; a directory of programs once.
+    pub later_beneath: Vec<PathBuf>,
 }
 
 /// All resolved targets of a call.

@@ -22,6 +22,7 @@ fn targets(protected: Option<&'static str>) -> Targets {
             state: FileState::Missing,
             protected,
             runs_later: false,
+            later_beneath: Vec::new(),
         }],
         ..Targets::default()
     }

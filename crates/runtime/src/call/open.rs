@@ -1,15 +1,15 @@
 //! open: creates the ledger entry of a call before anything else happens.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sinew_guard::{ApprovalFingerprint, Judged};
 use sinew_tool::{
-    Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, FileTarget, Hook, Kind,
-    Ledger, Opening, Recorder, Request, Ruling, Scope, Targets, Ticket, ToolError, Used, Verdict,
+    Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, Hook, Kind, Ledger, Opening,
+    Recorder, Request, Ruling, Scope, Targets, Ticket, ToolError, Used, Verdict,
 };
 
 use crate::broker::Digest;
@@ -265,15 +265,26 @@ impl Entry {
         });
     }
 
-    /// Returns the targets that the call changed and the user's own commands execute later, by path as written.
-    pub(super) fn runs_later<'a>(&self, targets: &'a Targets) -> Vec<&'a str> {
+    /// Returns what the call changed and the user's own commands execute later, by path as written.
+    pub(super) fn runs_later(&self, targets: &Targets) -> Vec<String> {
         let changes = self.closing.as_ref().map_or(&[][..], |closing| &closing.changes);
-        let is_changed = |target: &&FileTarget| {
+        let mut names = Vec::new();
+        for target in &targets.files {
+            let Some(written) = target.claim.path.as_deref() else { continue };
             let mut of_target = changes.iter().filter(|change| change.path == target.path);
-            target.runs_later && of_target.any(|change| change.after.is_some())
-        };
-        let changed = targets.files.iter().filter(is_changed);
-        changed.filter_map(|target| target.claim.path.as_deref()).collect()
+            let Some(change) = of_target.next() else { continue };
+            let is_there = change.after.is_some() || of_target.any(|other| other.after.is_some());
+            if target.runs_later && is_there {
+                names.push(written.to_owned());
+            }
+            names.extend(target.later_beneath.iter().map(
+                |rest| match rest.as_os_str().is_empty() {
+                    true => written.to_owned(),
+                    false => Path::new(written).join(rest).display().to_string(),
+                },
+            ));
+        }
+        names
     }
 
     pub(super) fn consequences(&mut self, text: String) {

@@ -5,6 +5,9 @@ use sinew_tool::{Background, RUNS_LATER, Reply, Request, Targets, line_name};
 use super::open::{Entry, Open};
 use crate::runtime::Runtime;
 
+/// The most names in the line about what runs later.
+const MAX_SHOWN: usize = 16;
+
 /// Adds a line for each newly ended background command of the session.
 pub(super) fn endings(runtime: &Runtime, request: &Request, reply: &mut Reply) {
     let ended = runtime.guard.endings(&request.session);
@@ -23,8 +26,12 @@ pub(super) fn news(runtime: &Runtime, reply: &mut Reply) {
 /// Returns a line about changed files that the user's own commands execute later.
 pub(super) fn runs_later(entry: &Entry, targets: &Targets) -> Option<String> {
     let names = entry.runs_later(targets);
-    let names: Vec<_> = names.into_iter().map(|name| line_name(name.as_ref())).collect();
-    (!names.is_empty()).then(|| format!("{RUNS_LATER}: {}", names.join(", ")))
+    let shown: Vec<_> = names.iter().take(MAX_SHOWN).map(|name| line_name(name.as_ref())).collect();
+    let more = match names.len() - shown.len() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    (!names.is_empty()).then(|| format!("{RUNS_LATER}: {}{more}", shown.join(", ")))
 }
 
 /// Adds that line to a reply, also of a call that failed after it had changed files, and to the record.
