@@ -45,7 +45,7 @@ impl Guard {
     }
 
     /// Contains paths that [`Guard::contain`] rejects because a non-directory is in their way, as missing for
-    /// ever. Rules then judge them, and no error reveals what is there.
+    /// good. Rules then judge them, and no error reveals what is there.
     pub fn contain_behind(
         self: &Arc<Self>,
         claims: &[Claim],
@@ -126,13 +126,8 @@ impl Guard {
     /// Returns what the user's own commands execute of a path beneath a directory, relative to that: the path, or the
     /// directory of programs that holds it.
     fn runs_later_beneath(&self, dir: &Path, real: &Path) -> Option<PathBuf> {
-        let rest = real.strip_prefix(dir).ok()?;
-        let rule = protected::run_later(&Names::new(real, self.shared.roots.named(real)))?;
-        match rule.strip_suffix('/') {
-            Some(programs) if real.ends_with(programs) => None,
-            Some(_) => rest.parent().map(Path::to_owned),
-            None => Some(rest.to_owned()),
-        }
+        let names = Names::new(real, self.shared.roots.named(real));
+        Some(protected::what_runs_later(&names, real)?.strip_prefix(dir).ok()?.to_owned())
     }
 
     /// Resolves and judges one path.

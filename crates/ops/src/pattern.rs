@@ -65,7 +65,7 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
         .size_limit(MAX_SIZE)
         .dfa_size_limit(MAX_SIZE);
     short_enough("pattern", &key.pattern, MAX_REGEX_BYTES)?;
-    matches_short_text(key)?;
+    check_length(key)?;
     builder.build(&key.pattern).map_err(|error| match error.kind() {
         grep_regex::ErrorKind::Regex(text) => regex_error(&key.pattern, text),
         grep_regex::ErrorKind::NotAllowed(_) => {
@@ -78,7 +78,7 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
 
 /// Refuses a pattern with too many characters in a row: each of its places can be reached at each byte of a line, which
 /// takes minutes with 16,000 places and a line of 1 MiB.
-fn matches_short_text(key: &RegexKey) -> Result<(), ToolError> {
+fn check_length(key: &RegexKey) -> Result<(), ToolError> {
     let mut parser = ParserBuilder::new().utf8(false).case_insensitive(key.ignore_case).build();
     // What is not valid is said by the compiler.
     let Ok(parsed) = parser.parse(&key.pattern) else { return Ok(()) };
@@ -94,7 +94,7 @@ fn matches_short_text(key: &RegexKey) -> Result<(), ToolError> {
     }
 }
 
-/// Returns the most characters in a row that the literals, classes and counted repetitions of a pattern are for.
+/// Returns the most characters that a pattern matches if each repetition without a bound matches once.
 fn n_in_a_row(part: &Hir) -> usize {
     match part.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,

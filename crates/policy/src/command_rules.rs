@@ -109,15 +109,8 @@ impl CommandJudge {
     /// Returns what the user's own commands execute later if a path changes: the path itself, or the directory of
     /// programs that holds it, relative to its root.
     pub fn runs_later(&self, real: &Path) -> Option<PathBuf> {
-        let rule = protected::run_later(&self.names(real)?)?;
-        let of_root = self.of_root(real)?;
-        let named = match rule.strip_suffix('/') {
-            // The directory itself executes nothing.
-            Some(dir) if of_root.ends_with(dir) => return None,
-            Some(_) => of_root.parent()?,
-            None => of_root,
-        };
-        Some(named.to_owned())
+        let what = protected::what_runs_later(&self.names(real)?, real)?;
+        self.of_root(what).map(Path::to_owned)
     }
 
     /// Returns the directories at a path or beneath it whose programs the user's own commands execute.

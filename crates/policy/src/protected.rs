@@ -137,6 +137,17 @@ pub fn run_later(names: &Names) -> Option<&'static str> {
     })
 }
 
+/// Returns what the user's own commands execute later if a real path changes: the path itself, or the directory of
+/// programs that holds it.
+pub fn what_runs_later<'p>(names: &Names, real: &'p Path) -> Option<&'p Path> {
+    match run_later(names)?.strip_suffix('/') {
+        // The directory itself executes nothing.
+        Some(programs) if real.ends_with(programs) => None,
+        Some(_) => real.parent(),
+        None => Some(real),
+    }
+}
+
 /// Returns where beneath a real path the user's own commands execute programs, as relative paths: an empty one where
 /// the path itself is such a directory.
 pub(crate) fn run_later_beneath(names: &Names) -> impl Iterator<Item = String> + '_ {
