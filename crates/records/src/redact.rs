@@ -12,6 +12,8 @@ use std::fmt;
 
 use memchr::memmem::Finder;
 
+use self::Characters::{Alphanumeric, Dashed, Dotted, Word};
+
 /// Shorter values occur as words in many texts.
 const MIN_KNOWN: usize = 8;
 /// Longer values are unlikely secrets.
@@ -21,8 +23,6 @@ const MAX_VALUES: usize = 128;
 /// The longest name of a value, and the longest user part of a URL.
 const MAX_NAME: usize = 64;
 const MAX_USER: usize = 512;
-/// How much of a word is examined.
-const MAX_LOOK: usize = 1_024;
 /// The minimum length of a secret found by its shape.
 const MIN_SHAPED: usize = 16;
 /// The minimum length of a value after a name.
@@ -33,43 +33,52 @@ struct Shape {
     kind: &'static str,
     start: &'static str,
     /// The characters after the prefix, and their minimum number.
-    tail: fn(u8) -> bool,
+    tail: Characters,
     min: usize,
 }
 
-const fn shape(kind: &'static str, start: &'static str, tail: fn(u8) -> bool, min: usize) -> Shape {
+/// Characters of secrets. Each variant includes the one before.
+#[derive(Clone, Copy)]
+enum Characters {
+    Alphanumeric,
+    Word,
+    Dashed,
+    Dotted,
+}
+
+const fn shape(kind: &'static str, start: &'static str, tail: Characters, min: usize) -> Shape {
     Shape { kind, start, tail, min }
 }
 
 const SHAPES: &[Shape] = &[
-    shape("AWS key", "AKIA", is_alphanumeric, 16),
-    shape("AWS key", "ASIA", is_alphanumeric, 16),
-    shape("GitHub token", "ghp_", is_alphanumeric, 30),
-    shape("GitHub token", "gho_", is_alphanumeric, 30),
-    shape("GitHub token", "ghu_", is_alphanumeric, 30),
-    shape("GitHub token", "ghs_", is_alphanumeric, 30),
-    shape("GitHub token", "ghr_", is_alphanumeric, 30),
-    shape("GitHub token", "github_pat_", is_word, 22),
-    shape("GitLab token", "glpat-", is_dashed, 20),
-    shape("Slack token", "xoxa-", is_dashed, 10),
-    shape("Slack token", "xoxb-", is_dashed, 10),
-    shape("Slack token", "xoxp-", is_dashed, 10),
-    shape("Slack token", "xoxr-", is_dashed, 10),
-    shape("Slack token", "xoxs-", is_dashed, 10),
-    shape("Slack token", "xapp-", is_dashed, 10),
-    shape("API key", "sk-", is_dashed, 20),
-    shape("API key", "sk_live_", is_word, 16),
-    shape("API key", "sk_test_", is_word, 16),
-    shape("API key", "rk_live_", is_word, 16),
-    shape("API key", "whsec_", is_word, 16),
-    shape("API key", "AIza", is_dashed, 35),
-    shape("API key", "SG.", is_dotted, 40),
-    shape("API key", "hf_", is_alphanumeric, 30),
-    shape("API key", "npm_", is_alphanumeric, 36),
-    shape("API key", "pypi-", is_dashed, 50),
-    shape("API key", "dop_v1_", is_alphanumeric, 40),
-    shape("token", "ya29.", is_dashed, 20),
-    shape("JWT", "eyJ", is_dotted, 30),
+    shape("AWS key", "AKIA", Alphanumeric, 16),
+    shape("AWS key", "ASIA", Alphanumeric, 16),
+    shape("GitHub token", "ghp_", Alphanumeric, 30),
+    shape("GitHub token", "gho_", Alphanumeric, 30),
+    shape("GitHub token", "ghu_", Alphanumeric, 30),
+    shape("GitHub token", "ghs_", Alphanumeric, 30),
+    shape("GitHub token", "ghr_", Alphanumeric, 30),
+    shape("GitHub token", "github_pat_", Word, 22),
+    shape("GitLab token", "glpat-", Dashed, 20),
+    shape("Slack token", "xoxa-", Dashed, 10),
+    shape("Slack token", "xoxb-", Dashed, 10),
+    shape("Slack token", "xoxp-", Dashed, 10),
+    shape("Slack token", "xoxr-", Dashed, 10),
+    shape("Slack token", "xoxs-", Dashed, 10),
+    shape("Slack token", "xapp-", Dashed, 10),
+    shape("API key", "sk-", Dashed, 20),
+    shape("API key", "sk_live_", Word, 16),
+    shape("API key", "sk_test_", Word, 16),
+    shape("API key", "rk_live_", Word, 16),
+    shape("API key", "whsec_", Word, 16),
+    shape("API key", "AIza", Dashed, 35),
+    shape("API key", "SG.", Dotted, 40),
+    shape("API key", "hf_", Alphanumeric, 30),
+    shape("API key", "npm_", Alphanumeric, 36),
+    shape("API key", "pypi-", Dashed, 50),
+    shape("API key", "dop_v1_", Alphanumeric, 40),
+    shape("token", "ya29.", Dashed, 20),
+    shape("JWT", "eyJ", Dotted, 30),
 ];
 
 /// Suffixes of name parts that announce a secret.
@@ -161,6 +170,7 @@ fn shaped(text: &str) -> Vec<Secret> {
     if bytes.len() < MIN_SHAPED && !bytes.iter().any(|byte| matches!(byte, b'-' | b'=' | b':')) {
         return found;
     }
+    let mut runs = Runs::default();
     let mut before = b' ';
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -171,7 +181,7 @@ fn shaped(text: &str) -> Vec<Secret> {
             b':' if rest.starts_with(b"://") => user(rest),
             b'=' | b':' => assigned(bytes, at),
             _ if is_alphanumeric(byte) && !is_alphanumeric(before) => {
-                issued(rest).or_else(|| authorization(rest))
+                runs.issued(bytes, at).or_else(|| authorization(rest))
             }
             _ => None,
         };
@@ -190,21 +200,68 @@ fn shaped(text: &str) -> Vec<Secret> {
 /// The position of a secret in the rest of a text, and its kind.
 type Here = Option<(usize, usize, &'static str)>;
 
-fn issued(rest: &[u8]) -> Here {
-    // Most words fail at their first letter.
-    let begins = |shape: &&Shape| shape.start.as_bytes().first() == rest.first();
-    SHAPES.iter().filter(begins).find_map(|shape| {
-        let tail = rest.strip_prefix(shape.start.as_bytes())?;
-        let length = |most| tail.iter().take(most).take_while(|byte| (shape.tail)(**byte)).count();
-        // Bounded, because each word in a long text is examined again.
-        let first = length(MAX_LOOK);
-        let head = tail.get(..first)?;
-        // File names have dashes too, but rarely this length and digits.
-        let is_random =
-            head.iter().any(u8::is_ascii_digit) && (shape.kind != "JWT" || head.contains(&b'.'));
-        let is_long = shape.min <= first;
-        (is_long && is_random).then(|| (0, shape.start.len() + length(tail.len()), shape.kind))
-    })
+/// Runs of characters in a text, by [`Characters`]: the last one of each. A run that was examined is not
+/// examined again for the prefixes inside it.
+#[derive(Default)]
+struct Runs([Run; 4]);
+
+/// The positions where a run ends, and of its last digit and dot.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    end: usize,
+    digit: Option<usize>,
+    dot: Option<usize>,
+}
+
+impl Runs {
+    /// Finds the secret with an issuer's prefix at `at`.
+    fn issued(&mut self, text: &[u8], at: usize) -> Here {
+        let rest = text.get(at..)?;
+        // Most words fail at their first letter.
+        let begins = |shape: &&Shape| shape.start.as_bytes().first() == rest.first();
+        SHAPES.iter().filter(begins).find_map(|shape| {
+            rest.strip_prefix(shape.start.as_bytes())?;
+            let tail = at + shape.start.len();
+            let run = self.at(text, tail, shape.tail)?;
+            let is_within = |place: Option<usize>| place.is_some_and(|place| tail <= place);
+            // File names have dashes too, but rarely this length and digits.
+            let is_random = is_within(run.digit) && (shape.kind != "JWT" || is_within(run.dot));
+            let is_long = shape.min <= run.end - tail;
+            (is_long && is_random).then(|| (0, run.end - at, shape.kind))
+        })
+    }
+
+    /// Returns the run that `at` is part of. It ends at `at` if it is empty.
+    fn at(&mut self, text: &[u8], at: usize, characters: Characters) -> Option<Run> {
+        let run = self.0.get_mut(characters as usize)?;
+        if run.end <= at {
+            let is_in = characters.test();
+            *run = Run { end: text.len(), ..Run::default() };
+            for (place, byte) in text.iter().enumerate().skip(at) {
+                match byte {
+                    b'0'..=b'9' => run.digit = Some(place),
+                    b'.' if is_in(b'.') => run.dot = Some(place),
+                    byte if !is_in(*byte) => {
+                        run.end = place;
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Some(*run)
+    }
+}
+
+impl Characters {
+    fn test(self) -> fn(u8) -> bool {
+        match self {
+            Alphanumeric => is_alphanumeric,
+            Word => is_word,
+            Dashed => is_dashed,
+            Dotted => is_dotted,
+        }
+    }
 }
 
 /// Finds a private key, up to its last line or the end of the text.
@@ -391,6 +448,12 @@ mod tests {
             (format!("xoxb-{many}"), Some("[redacted: Slack token]")),
             (format!("'sk-ant-api03-{many}'"), Some("'[redacted: API key]'")),
             (String::from("sk-a-long-name-of-a-file-without-digits"), None),
+            (
+                format!("7 sk-a-name-before sk-a-long-name.sk-{many}"),
+                Some("7 sk-a-name-before sk-a-long-name.[redacted: API key]"),
+            ),
+            (format!("SG.first.sk-name_{many}"), Some("[redacted: API key]")),
+            (format!("sk-{}1 x", "-sk-a".repeat(1_000)), Some("[redacted: API key] x")),
             (format!("eyJ{many}.{many}.{many};"), Some("[redacted: JWT];")),
             (
                 format!("a {}\nMII\n{} b", pem("BEGIN"), pem("END")),
