@@ -31,9 +31,12 @@ WORDS = "E2E-PLANTED-WORDS"
 # How long a program may take to act, in seconds.
 PATIENCE = 60
 DEBIAN = ["zsh", "fish", "tcsh", "ksh", "vim", "neovim", "emacs-nox", "openssh-client", "r-base-core", "dex", "rake",
-          "cmake", "default-jre-headless", "maven"]
-NPM = ["lefthook@2", "yarn@1.22.22", "prettier@3", "opencode-ai", "@openai/codex", "@google/gemini-cli"]
-WHEELS = ["pre-commit", "nox", "tox", "rust-just"]
+          "cmake", "default-jre-headless", "maven", "gdb", "gradle", "bazel-bootstrap",
+          "exfat-fuse", "exfatprogs"]
+NPM = ["lefthook@2", "yarn@1.22.22", "prettier@3", "opencode-ai", "@openai/codex", "@google/gemini-cli",
+       "@jdxcode/mise-linux-x64", "@continuedev/cli", "@devcontainers/cli", "cline", "@github/copilot",
+       "eslint@9", "vite@7", "webpack@5", "webpack-cli@6", "jest@30"]
+WHEELS = ["pre-commit", "nox", "tox", "rust-just", "go-task-bin", "aider-chat"]
 
 SCRIPT = "#!/bin/sh\ntouch MARK\n"
 REPOSITORY = "git init -q -b main . && git commit -q --allow-empty -m one"
@@ -44,7 +47,12 @@ OPENCODE = '{"mcp": {"planted": {"type": "local", "command": ["touch", "MARK"], 
 LEFTHOOK = 'pre-commit:\n  commands:\n    planted:\n      run: touch MARK\n'
 CARGO = 'printf \'[package]\\nname = "p"\\nedition = "2021"\\n\' >Cargo.toml && mkdir -p src && : >src/lib.rs'
 RUSTUP = '[toolchain]\npath = "ROOT/chain"\n'
-ON_HOME = "HOME=ROOT"
+CONTINUE = """name: x
+version: 1.0.0
+schema: v1
+models: [{name: m, provider: openai, model: m, apiBase: MODEL/v1, apiKey: x, roles: [chat]}]
+"""
+TASKS = 'version: "3"\ntasks:\n  default:\n    cmds: [touch MARK]\n'
 
 
 @dataclass
@@ -97,6 +105,32 @@ def lefthook():
     setup = (f"{REPOSITORY} && printf 'pre-commit:\\n  commands:\\n    x:\\n      run: \"true\"\\n' >lefthook.yml && "
              "lefthook install && rm lefthook.yml")
     return Control("lefthook", f"touch new && git add new && {COMMIT}", content=LEFTHOOK, setup=setup)
+
+
+def mise(file="", content="[env]\nPLANTED = \"{{ exec(command='touch MARK') }}\"\n", act="hook-env -s bash", **more):
+    """The user trusts the directory, and the shell asks mise at each prompt."""
+    act = f"HOME=ROOT/.home MISE_OFFLINE=1 MISE_TRUSTED_CONFIG_PATHS=ROOT mise {act}"
+    return Control("mise", act, content, file, **more)
+
+
+def node(program, act, beside=None):
+    """The user's own command, whose configuration is a script."""
+    content = 'require("fs").writeFileSync("MARK", "");\nmodule.exports = PLANTED;\n'
+    content = content.replace("PLANTED", "[]" if program == "eslint" else "{}")
+    return Control(program, act, content, beside={"package.json": TRUE_JSON, "x.js": "", **(beside or {})})
+
+
+def module(program, act, beside=None):
+    """The same as a module."""
+    control = node(program, act, beside)
+    control.content = (control.content.replace('require("fs").write', 'import { writeFileSync } from "fs";\nwrite')
+                       .replace("module.exports =", "export default"))
+    return control
+
+
+def devcontainer(file=""):
+    content = '{"image": "planted", "initializeCommand": "touch MARK"}'
+    return Control("devcontainer", "devcontainer up --workspace-folder . --docker-path true", content, file)
 
 
 def pseudo_terminal(command):
@@ -188,7 +222,30 @@ CONTROLS = {
     "rust-toolchain": Control("rustup", "cargo --version", RUSTUP, beside=CHAIN),
     ".Rprofile": Control("Rscript", "Rscript -e 1", 'system("touch MARK")\n'),
     ".mvn/": Control("mvn", "mvn --version", "-Xlog:gc:file=MARK\n", "jvm.config"),
+    ".gdbinit": at_home("gdb", "gdb -batch", content="shell touch MARK\n"),
+    ".bazelrc": Control("bazel", "bazel version", "startup --server_javabase=ROOT/chain\n",
+                        beside={"WORKSPACE": "", "chain/bin/java": SCRIPT}),
+    "mise.toml": mise(),
+    ".mise.toml": mise(),
+    ".mise/": mise("config.toml"),
+    ".config/mise/": mise("config.toml"),
+    ".tool-versions": mise(content="node path:ROOT/chain\n", act="exec -- node", beside={"chain/bin/node": SCRIPT}),
+    ".devcontainer/": devcontainer("devcontainer.json"),
+    ".devcontainer.json": devcontainer(),
     "AGENTS.md": codex(content=WORDS, obeyed=True),
+    "AGENTS.override.md": codex(content=WORDS, obeyed=True),
+    ".github/copilot-instructions.md": Control(
+        "copilot", "HOME=ROOT/.home COPILOT_OFFLINE=true COPILOT_PROVIDER_BASE_URL=MODEL/v1 copilot --model m -p hello",
+        WORDS, obeyed=True),
+    ".continue/": Control(
+        "cn", "HOME=ROOT/.home cn -p hello --config .home/config.yaml", f"---\nalwaysApply: true\n---\n{WORDS}\n", "rules/planted.md",
+        beside={".home/config.yaml": CONTINUE}, obeyed=True),
+    ".clinerules/": Control(
+        "cline", "export HOME=ROOT/.home; cline auth -p openai-compatible -k x -m m -b MODEL/v1 && cline -P openai-compatible 'say hello'",
+        WORDS, "planted.md", obeyed=True),
+    "CLAUDE.local.md": claude(content=WORDS, obeyed=True),
+    ".aider.conf.yml": at_home("aider", "aider --yes-always --no-git --no-check-update --analytics-disable --model openai/x --exit",
+                               content="load: steps\n", beside={"steps": "/run touch MARK\n"}),
     "CLAUDE.md": claude(content=WORDS, obeyed=True),
     "GEMINI.md": gemini(content=WORDS, obeyed=True),
     "SKILL.md": claude(content=f"---\nname: planted\ndescription: {WORDS}\n---\n", file=".claude/skills/planted/SKILL.md", obeyed=True),
@@ -210,6 +267,16 @@ CONTROLS = {
     "Rakefile": Control("rake", "rake", 'task :default do\n  sh "touch MARK"\nend\n'),
     "CMakeLists.txt": Control("cmake", "cmake -S . -B made", "execute_process(COMMAND touch MARK)\n"),
     "build.rs": Control("cargo", "cargo build --offline", 'fn main() { std::fs::write("MARK", "").unwrap() }\n', setup=CARGO),
+    "Taskfile.yml": Control("task", "task", TASKS),
+    "Taskfile.yaml": Control("task", "task", TASKS),
+    "build.gradle": Control("gradle", "gradle --offline --no-daemon help", 'new File("MARK").text = ""\n'),
+    "eslint.config.js": node("eslint", "eslint x.js"),
+    "eslint.config.cjs": node("eslint", "eslint x.js"),
+    "eslint.config.mjs": module("eslint", "eslint x.js"),
+    "vite.config.js": module("vite", "vite build", {"index.html": ""}),
+    "vite.config.ts": module("vite", "vite build", {"index.html": ""}),
+    "webpack.config.js": node("webpack", "webpack"),
+    "jest.config.js": node("jest", "jest --passWithNoTests"),
     "setup.py": Control("python3", "python3 setup.py --version", 'open("MARK", "w")\n'),
     "conftest.py": Control("pytest", "pytest", 'open("MARK", "w")\n'),
     "noxfile.py": Control("nox", "nox -l", 'open("MARK", "w")\n'),
@@ -220,14 +287,12 @@ CONTROLS = {
 }
 # Names of programs that cannot be had here.
 WITHOUT = {
-    ".vscode/": "Visual Studio Code", ".idea/": "IntelliJ IDEA", ".zed/": "Zed", ".devcontainer/": "Docker",
-    ".devcontainer.json": "Docker", "*.code-workspace": "Visual Studio Code", "rust-analyzer.toml": "rust-analyzer",
-    ".rust-analyzer.toml": "rust-analyzer", ".helix/": "Helix", ".tool-versions": "mise", "mise.toml": "mise", ".mise.toml": "mise", ".mise/": "mise", ".config/mise/": "mise",
-    ".xprofile": "a display manager", ".config/systemd/": "systemd of a user", ".bazelrc": "Bazel", ".cursorrules": "Cursor",
-    ".cursor/": "Cursor", ".windsurfrules": "Windsurf", ".windsurf/": "Windsurf", ".clinerules/": "Cline", ".kiro/": "Kiro",
-    ".continue/": "Continue", "crush.json": "Crush", ".crush.json": "Crush", ".github/copilot-instructions.md": "Copilot",
-    "Taskfile.yml": "Task", "Taskfile.yaml": "Task", "build.gradle": "Gradle", "build.gradle.kts": "Gradle", "docker-compose.yml": "Docker",
-    "docker-compose.yaml": "Docker", "compose.yml": "Docker", "compose.yaml": "Docker",
+    ".vscode/": "Visual Studio Code", ".idea/": "IntelliJ IDEA", ".zed/": "Zed", "*.code-workspace": "Visual Studio Code",
+    "rust-analyzer.toml": "rust-analyzer", ".rust-analyzer.toml": "rust-analyzer", ".helix/": "Helix",
+    ".config/systemd/": "systemd of a user", ".cursorrules": "Cursor", ".cursor/": "Cursor", ".windsurfrules": "Windsurf",
+    ".windsurf/": "Windsurf", ".kiro/": "Kiro", "crush.json": "Crush", ".crush.json": "Crush",
+    "build.gradle.kts": "a Gradle that reads Kotlin", ".xprofile": "a display manager",
+    "docker-compose.yml": "Docker", "docker-compose.yaml": "Docker", "compose.yml": "Docker", "compose.yaml": "Docker",
     "Dockerfile": "Docker",
 }
 
@@ -382,8 +447,7 @@ def act(row, address, said):
     if not shutil.which(control.needs, path=env["PATH"]):
         raise Skip(f"{control.needs} is not installed")
     command = row.filled(control.act).replace("MODEL", address)
-    setting = row.root / ".home/.codex/config.toml"
-    if setting.exists():
+    for setting in row.root.glob(".home/**/config.*ml"):
         setting.write_text(setting.read_text().replace("MODEL", address))
     log = row.planted.with_suffix(".log")
     with log.open("wb") as output:
@@ -425,6 +489,68 @@ def install():
     subprocess.run(["node", "postinstall.mjs"], cwd=tools / "npm/node_modules/opencode-ai", **quiet)
 
 
+# Names as a file system takes them that does not tell upper from lower case.
+SPELLED = """mkdir -p .GIT/Hooks; cp hook .Git/HOOKS/pre-commit
+mkdir made; cp hook made/pre-commit; mv made/pre-commit .GIT/hooks; mv made .gIT/HOOKS
+printf '[core]\\n\\tfsmonitor = "touch MARK"\\n' >config; cat config >>.Git/CONFIG; mv config .GIT/Config
+mv .git other; mkdir -p other/hooks; cp hook other/hooks/pre-commit; mv other .GIT
+mkdir .VSCODE; cp hook .VSCODE/Tasks.json; cp hook .ENVRC; cp hook Claude.MD; cp hook PACKAGE.json
+true
+"""
+
+
+@contextlib.contextmanager
+def case_insensitive(directory):
+    """Mounts a file system that does not tell upper from lower case."""
+    for program in "mkfs.exfat", "mount.exfat-fuse", "losetup":
+        if not shutil.which(program):
+            raise Skip(f"{program} is not installed")
+    image, mounted = directory / "image", directory / "mounted"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    subprocess.run(["mkfs.exfat", image], check=True, capture_output=True)
+    mounted.mkdir()
+    attached = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True)
+    device = attached.stdout.strip()
+    if attached.returncode or subprocess.run(["mount.exfat-fuse", device, mounted], capture_output=True).returncode:
+        raise Skip("nothing can be mounted here")
+    try:
+        yield mounted
+    finally:
+        subprocess.run(["umount", mounted], check=True)
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+def try_spellings(directory):
+    hook, script = (text.replace("MARK", str(directory / "acted")) for text in (SCRIPT, SPELLED))
+    env = {**os.environ, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a"}
+
+    def acts(root):
+        subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=root, env=env, capture_output=True)
+        acted = directory / "acted"
+        was_there = acted.exists()
+        acted.unlink(missing_ok=True)
+        return was_there
+
+    with case_insensitive(directory) as mounted:
+        for name in "plain", *LEVELS:
+            root = mounted / name
+            subprocess.run(["git", "init", "-q", root], check=True)
+            checks.write(root / "hook", hook)
+            checks.write(root / "script", script)
+            if name == "plain":
+                subprocess.run(["sh", "script"], cwd=root, capture_output=True)
+                true(acts(root), "git did not execute the hook that a plain shell planted")
+                continue
+            _, result = checks.call(root, "Bash", {"command": "sh script"}, "--set", f'run.sandbox="{name}"')
+            equal(result["ok"], False, checks.text(result))
+            contains(checks.text(result), "later: ", "PACKAGE.json (scripts)")
+            true(not acts(root), f"{name}: git executed what a command had planted")
+            found = {path.name.lower() for path in root.iterdir()}
+            equal(found & {".envrc", "claude.md"}, set(), f"what a command made on {name}")
+            equal(list((root / ".vscode").glob("*")), [], f"what a command made on {name}")
+
+
 def named_later(row):
     """Returns a row as a reply names it: programs in a directory are counted."""
     if row.name == "package.json":
@@ -459,6 +585,8 @@ def body(directory):
                 _, result = try_hidden(some, level, directory, anew=True)
                 equal(result["ok"], True, checks.text(result))
                 contains(checks.text(result), "[runs on your machine later: ", *map(named_later, some))
+    with check("on a file system that does not tell upper from lower case, the spelling does not matter"):
+        try_spellings(directory)
     ask_about(executed + elsewhere, elsewhere, directory)
     for row in executed + later:
         with check(f"{row.name}: the control acts on it"):

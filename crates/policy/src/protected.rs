@@ -137,6 +137,13 @@ pub fn run_later(names: &Names) -> Option<&'static str> {
     })
 }
 
+/// Returns the member of a file's JSON object that the user's own commands execute later, where that is not the
+/// whole file.
+pub fn executed_member(real: &Path) -> Option<&'static str> {
+    let name = fold(real.file_name()?);
+    RUN_LATER.iter().find(|row| is_meant(&name, row.name))?.member
+}
+
 /// Returns what the user's own commands execute later if a real path changes: the path itself, or the directory of
 /// programs that holds it.
 pub fn what_runs_later<'p>(names: &Names, real: &'p Path) -> Option<&'p Path> {
@@ -168,21 +175,16 @@ pub(crate) fn protection_from_commands(
     granted: &[String],
 ) -> Option<(&'static str, Protection)> {
     let until = names.filled_by_tools();
-    let protection = |rule: &'static str| match rule {
-        OWN_BENEATH => Protection::Closed,
-        rule if ELSEWHERE.iter().any(|row| row.name == rule) => Protection::Elsewhere,
-        _ => Protection::Executes,
-    };
     // A name may be beneath that of a weaker rule.
-    let found = for_commands(granted).filter(|rule| names.fall_under(rule, until));
-    found.map(|rule| (rule, protection(rule))).max_by_key(|(_, protection)| *protection)
+    let found = for_commands(granted).filter(|(rule, _)| names.fall_under(rule, until));
+    found.max_by_key(|(_, protection)| *protection)
 }
 
 /// Returns the protected name beneath a real path: putting a symlink, file or directory there replaces it.
 pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'static str> {
     let until = names.filled_by_tools();
     let of_git = OF_GIT.into_iter().filter(|rule| *rule != GIT && !is_granted(rule, granted));
-    for_commands(granted).chain(of_git).find(|rule| {
+    for_commands(granted).map(|(rule, _)| rule).chain(of_git).find(|rule| {
         let parts: Vec<&str> = rule.trim_end_matches('/').split('/').collect();
         (1..parts.len()).any(|n| {
             let start = parts.get(..n).unwrap_or_default().join("/");
@@ -192,9 +194,11 @@ pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'
 }
 
 /// Returns the protected names for commands, without those of git.
-fn for_commands(granted: &[String]) -> impl Iterator<Item = &'static str> + '_ {
-    let all = all_names().filter(|rule| !OF_GIT.contains(rule)).chain([OWN_BENEATH]);
-    all.filter(|rule| !is_granted(rule, granted))
+fn for_commands(granted: &[String]) -> impl Iterator<Item = (&'static str, Protection)> + '_ {
+    let executed = ON_THIS_HOST.iter().map(|row| (row.name, Protection::Executes));
+    let elsewhere = ELSEWHERE.iter().map(|row| (row.name, Protection::Elsewhere));
+    let all = executed.chain(elsewhere).chain([(OWN_BENEATH, Protection::Closed)]);
+    all.filter(|(rule, _)| !OF_GIT.contains(rule) && !is_granted(rule, granted))
 }
 
 /// Returns whether a name is granted, or is beneath a granted one.
@@ -218,8 +222,9 @@ pub fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
     let of_git = OF_GIT.into_iter().filter(|rule| *rule != GIT).chain(OTHERS_OF_GIT);
     let of_git = of_git.filter(|rule| !is_granted(rule, granted));
     for_commands(granted)
+        .filter(|(_, protection)| *protection != Protection::Closed)
+        .map(|(rule, _)| rule)
         .chain(of_git)
-        .filter(|rule| *rule != OWN_BENEATH)
         .map(|rule| root.join(rule.trim_end_matches('/')))
         .filter(|path| rustix::fs::lstat(path).is_ok())
         .collect()

@@ -58,7 +58,7 @@ use kept::Kept;
 use session::{NoSession, Session};
 use session_cwd::SessionCwds;
 use sinew_policy::command_rules::CommandRules;
-use sinew_policy::protected::protected_at;
+use sinew_policy::protected::{executed_member, protected_at};
 use sinew_policy::rules::{PathGlobs, own_at};
 use terminal::{Pty, Tty};
 use wire::{End, Policy, SpawnRequest};
@@ -275,10 +275,10 @@ impl Commands {
         let mut listed: Vec<_> = listed.map(|refused| run::told(refused, home)).collect();
         listed.extend(self.hidden_in(&captured.merged));
         let changed = changed.iter().map(|path| line_name(path).into_owned()).collect();
-        let later = later.iter().map(|(named, n_files)| match n_files {
-            Some(n_files) => format!("{} ({n_files})", line_name(named)),
-            None if named.ends_with("package.json") => format!("{} (scripts)", line_name(named)),
-            None => line_name(named).into_owned(),
+        let later = later.iter().map(|(named, n_files)| match (n_files, executed_member(named)) {
+            (Some(n_files), _) => format!("{} ({n_files})", line_name(named)),
+            (None, Some(member)) => format!("{} ({member})", line_name(named)),
+            (None, None) => line_name(named).into_owned(),
         });
         let links = links.iter();
         let links = links.map(|(link, to)| format!("{} -> {}", line_name(link), line_name(to)));

@@ -153,10 +153,13 @@ pub const ON_THIS_HOST: &[ProtectedName] = &[
     row("rust-toolchain.toml", Tool, RUSTUP),
     row("rust-toolchain", Tool, RUSTUP),
     row(".Rprofile", Tool, "R executes it"),
+    row(".gdbinit", Tool, "GDB executes it"),
     row(".bazelrc", Tool, "Bazel takes options from it that name programs"),
     row(".mvn/", Tool, "Maven takes options and extensions from it"),
     row("AGENTS.md", Agent, AGENTS),
+    row("AGENTS.override.md", Agent, AGENTS),
     row("CLAUDE.md", Agent, AGENTS),
+    row("CLAUDE.local.md", Agent, AGENTS),
     row("GEMINI.md", Agent, AGENTS),
     row("SKILL.md", Agent, AGENTS),
     row(".cursorrules", Agent, CURSOR),
@@ -169,6 +172,7 @@ pub const ON_THIS_HOST: &[ProtectedName] = &[
     row(".opencode/", Agent, "opencode executes its plugins and starts its servers"),
     row("opencode.json", Agent, OPENCODE),
     row("opencode.jsonc", Agent, OPENCODE),
+    row(".aider.conf.yml", Agent, "Aider runs the commands that it names"),
     row("crush.json", Agent, CRUSH),
     row(".crush.json", Agent, CRUSH),
     row(".agents/", Agent, "agents take skills from it"),
@@ -206,15 +210,17 @@ pub struct RunLater {
     pub name: &'static str,
     /// A command that executes it.
     pub by: &'static str,
+    /// The member of the JSON object that is executed; the whole file if `None`.
+    pub member: Option<&'static str>,
 }
 
 const fn later(name: &'static str, by: &'static str) -> RunLater {
-    RunLater { name, by }
+    RunLater { name, by, member: None }
 }
 
 /// Names that the user's own commands execute: a change is reported.
 pub const RUN_LATER: &[RunLater] = &[
-    later("package.json", "npm test"),
+    RunLater { name: "package.json", by: "npm test", member: Some("scripts") },
     later("Makefile", "make"),
     later("GNUmakefile", "make"),
     later("justfile", "just"),
@@ -224,6 +230,13 @@ pub const RUN_LATER: &[RunLater] = &[
     later("Rakefile", "rake"),
     later("CMakeLists.txt", "cmake"),
     later("build.rs", "cargo build"),
+    later("eslint.config.js", "eslint"),
+    later("eslint.config.mjs", "eslint"),
+    later("eslint.config.cjs", "eslint"),
+    later("vite.config.js", "vite build"),
+    later("vite.config.ts", "vite build"),
+    later("webpack.config.js", "webpack"),
+    later("jest.config.js", "jest"),
     later("build.gradle", "gradle"),
     later("build.gradle.kts", "gradle"),
     later("setup.py", "pip install ."),

@@ -22,6 +22,7 @@ use serde_json::Value;
 use sinew_fs::content_hash::content_hash;
 use sinew_policy::command_rules::CommandJudge;
 use sinew_policy::guarded::plainly;
+use sinew_policy::protected::executed_member;
 use sinew_tool::ContentHash;
 use sinew_tool::sync::lock;
 
@@ -36,10 +37,8 @@ const MAX_CHANGED: usize = 16;
 const MAX_NOTED: usize = 1_000;
 /// The most new symlinks that are noted; the others are counted.
 const MAX_LINKS: usize = 8_000;
-/// The largest `package.json` whose scripts are compared, in bytes.
-const MAX_PACKAGE: u64 = 256 * 1024;
-/// The file whose scripts alone are executed later.
-const PACKAGE: &str = "package.json";
+/// The largest file of which a member alone is compared, in bytes.
+const MAX_COMPARED: u64 = 256 * 1024;
 
 /// The findings about a command so far.
 #[derive(Debug, Clone, Default)]
@@ -48,20 +47,20 @@ pub(super) struct Found(Arc<Mutex<SoFar>>);
 #[derive(Debug, Default)]
 struct SoFar {
     findings: Findings,
-    /// Changed files that the user's own commands execute later, with the scripts that they held before.
-    later: Vec<(PathBuf, Scripts)>,
+    /// Changed files that the user's own commands execute later, with what these executed before.
+    later: Vec<(PathBuf, Executed)>,
     links: HashSet<PathBuf>,
     /// How many links there were when those that are gone were last left out.
     n_links_pruned: usize,
 }
 
-/// The scripts of a `package.json`.
+/// What the user's own commands execute of a file.
 #[derive(Debug, PartialEq)]
-enum Scripts {
-    /// The hash of their text; none where there are none.
-    Known(Option<ContentHash>),
-    /// There is another file, one that has a second name, or one that cannot be parsed.
-    Unknown,
+enum Executed {
+    /// The hash of a member's text; none where the file or its member is missing.
+    Member(Option<ContentHash>),
+    /// All of it, or its members are unknown.
+    Whole,
 }
 
 impl Found {
@@ -103,7 +102,7 @@ impl Found {
             later.retain(|(file, _)| look(file).is_some());
         }
         if later.len() < MAX_NOTED {
-            later.push((real.to_owned(), scripts(real)));
+            later.push((real.to_owned(), executed(real)));
         } else {
             findings.n_more_later = findings.n_more_later.saturating_add(1);
         }
@@ -243,31 +242,29 @@ fn leads_to(link: &Path, target: &Path) -> PathBuf {
 
 /// Returns whether a noted file is there and executes something else than before. One with a second name can be
 /// changed by that.
-fn is_new(file: &Path, before: &Scripts) -> bool {
+fn is_new(file: &Path, before: &Executed) -> bool {
     let Some(Ok(there)) = look(file).map(fstat) else { return false };
     let has_one_name = there.st_nlink == 1;
-    *before == Scripts::Unknown || !has_one_name || *before != scripts(file)
+    *before == Executed::Whole || !has_one_name || *before != executed(file)
 }
 
-/// Returns the scripts of a file if it is a `package.json`.
-fn scripts(real: &Path) -> Scripts {
-    if real.file_name() != Some(OsStr::new(PACKAGE)) {
-        return Scripts::Unknown;
-    }
+/// Returns what the user's own commands execute of a file as it is now.
+fn executed(real: &Path) -> Executed {
+    let Some(member) = executed_member(real) else { return Executed::Whole };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat2(CWD, real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Scripts::Known(None),
-        Err(_) => return Scripts::Unknown,
+        Err(Errno::NOENT) => return Executed::Member(None),
+        Err(_) => return Executed::Whole,
     };
     let mut text = Vec::new();
-    let is_whole = file.take(MAX_PACKAGE).read_to_end(&mut text);
-    let is_whole = is_whole.is_ok_and(|n| n < MAX_PACKAGE as usize);
+    let is_whole = file.take(MAX_COMPARED).read_to_end(&mut text);
+    let is_whole = is_whole.is_ok_and(|n| n < MAX_COMPARED as usize);
     match serde_json::from_slice::<Value>(&text) {
-        Ok(package) if is_whole => {
-            let scripts = package.get("scripts").map(Value::to_string);
-            Scripts::Known(scripts.map(|text| content_hash(text.as_bytes())))
+        Ok(object) if is_whole => {
+            let member = object.get(member).map(Value::to_string);
+            Executed::Member(member.map(|text| content_hash(text.as_bytes())))
         }
-        _ => Scripts::Unknown,
+        _ => Executed::Whole,
     }
 }
