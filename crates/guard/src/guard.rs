@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use sinew_tool::{
-    Access, Analysis, Background, Claim, CommandLine, FileSettings, Kind, LazyCommandList, Links,
-    ToolError, Verdict,
+    Access, Analysis, Background, Claim, CommandLine, FileSettings, Kind, LazyCommandList, Ledger,
+    Links, ToolError, Verdict,
 };
 
 use crate::approval_fingerprint::{CONTAINMENT, state_at};
@@ -259,6 +259,11 @@ impl Guard {
     /// Takes the background commands of a session that ended since the last report.
     pub fn endings(&self, session: &str) -> Vec<Background> {
         self.shared.commands.as_ref().map(|commands| commands.endings(session)).unwrap_or_default()
+    }
+
+    /// Records in a ledger what background commands changed that acts later.
+    pub fn record_to(&self, ledger: &Arc<dyn Ledger>) {
+        self.shared.commands.iter().for_each(|commands| commands.record_to(Arc::clone(ledger)));
     }
 
     /// Ends every running command.

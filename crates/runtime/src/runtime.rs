@@ -445,6 +445,7 @@ impl Builder {
             knowledge: self.knowledge,
             ..GuardSettings::new(self.roots)
         })?;
+        guard.record_to(&self.ledger);
         let rules = guard.anchored(self.rules)?;
         let mut catalogs = Vec::with_capacity(self.dialects.len());
         for (dialect, settings) in self.dialects {

@@ -1,14 +1,15 @@
 //! Background commands of a session.
 
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_channel::oneshot;
 use sinew_tool::{
-    Background, BoxFuture, Caller, Cancel, Exit, Kind, News, SandboxFindings, Screen, Size,
-    ToolError, Typed, Wait, line_name,
+    Background, BoxFuture, Caller, Cancel, Event, Exit, Kind, Ledger, News, SandboxFindings,
+    Screen, Size, ToolError, Typed, Wait, line_name,
 };
 
 use super::capture::{Became, Following};
@@ -302,7 +303,33 @@ fn go_on(
         }
         Err(_) => (Exit::Lost, SandboxFindings::default()),
     };
+    commands.recorded.end(&caller.session, &ongoing, &findings);
     // A caller that learns of the end may begin the next one.
     drop(seat);
     ongoing.end(exit, findings);
+}
+
+/// The ledger of what ended background commands changed, if there is one.
+#[derive(Default)]
+pub(super) struct EndLedger(pub(super) OnceLock<Arc<dyn Ledger>>);
+
+impl fmt::Debug for EndLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EndLedger")
+    }
+}
+
+impl EndLedger {
+    /// Records what a command changed that acts later. No call waits for its end, so no call can record it.
+    fn end(&self, session: &str, ongoing: &Ongoing, findings: &SandboxFindings) {
+        let consequences = findings.consequences();
+        if let Some(ledger) = self.0.get().filter(|_| !consequences.is_empty()) {
+            let (id, command) = (&ongoing.id, &ongoing.command);
+            ledger.event(Event {
+                kind: "background",
+                text: format!("{id}: {}; {command}", consequences.join("; ")),
+                session: Some(session.to_owned()),
+            });
+        }
+    }
 }

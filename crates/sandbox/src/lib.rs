@@ -50,9 +50,9 @@ use std::time::Duration;
 use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sinew_tool::sync::lock;
-use sinew_tool::{Contained, Kind, Refused, SandboxFindings, Size, ToolError, line_name};
+use sinew_tool::{Contained, Kind, Ledger, Refused, SandboxFindings, Size, ToolError, line_name};
 
-use background::InBackground;
+use background::{EndLedger, InBackground};
 use capture::{Became, Captured, RequestedCommand};
 use kept::Kept;
 use session::{NoSession, Session};
@@ -141,6 +141,7 @@ pub struct Commands {
     background: Mutex<HashMap<String, InBackground>>,
     counted: Counted,
     warned: AtomicBool,
+    recorded: EndLedger,
 }
 
 type Sessions = HashMap<(String, PathGlobs), Arc<Session>>;
@@ -172,7 +173,14 @@ impl Commands {
             background: Mutex::default(),
             counted: Counted::default(),
             warned: AtomicBool::new(false),
+            recorded: EndLedger::default(),
         }
+    }
+
+    /// Records in a ledger what background commands changed that acts later, once they have ended. The first
+    /// ledger stays.
+    pub fn record_to(&self, ledger: Arc<dyn Ledger>) {
+        let _ = self.recorded.0.set(ledger);
     }
 
     /// Returns where the next command of a session starts, if that differs from the first root. If the

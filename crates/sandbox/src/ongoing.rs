@@ -39,7 +39,7 @@ const DRAWN: Duration = Duration::from_millis(200);
 /// A background command.
 pub(super) struct Ongoing {
     pub(super) id: String,
-    command: String,
+    pub(super) command: String,
     since: Instant,
     state: Mutex<State>,
     /// Its screen, if it has a terminal.

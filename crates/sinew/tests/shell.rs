@@ -259,6 +259,28 @@ fn refusals_of_background_commands_come_first() {
     check("Terminal", &terminal, refused);
 }
 
+/// No call waits for such a command, so its end records what it changed.
+#[test]
+fn background_changes_that_act_later_are_recorded() {
+    let home = Home::seen();
+    let mut served = home.serve(&[]);
+    let command = "until test -e go; do sleep 0.02; done; echo all: >Makefile";
+    served.call("Bash", &json!({ "command": command, "run_in_background": true }));
+    served.call("Bash", &json!({ "command": "touch go" }));
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let told = loop {
+        let reply = served.call("Bash", &json!({ "command": "true" })).to_string();
+        assert!(std::time::Instant::now() < until, "{reply}");
+        if reply.contains("[b1 has ended: ") {
+            break reply;
+        }
+    };
+    assert!(told.contains("[b1 runs on your machine later: Makefile]"), "{told}");
+    drop(served);
+    let (_, log, _) = home.run(&["audit", "list"]);
+    assert!(log.contains("b1: runs on your machine later: Makefile; until test"), "{log}");
+}
+
 /// One command serves a page, another fetches it, and nothing of the machine is reached.
 #[test]
 fn commands_of_a_session_reach_one_another() {

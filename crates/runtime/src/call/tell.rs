@@ -8,11 +8,11 @@ use crate::runtime::Runtime;
 /// The most names in the line about what runs later.
 const MAX_SHOWN: usize = 16;
 
-/// Adds a line for each newly ended background command of the session.
+/// Adds a line for each newly ended background command of the session, and for what it changed that acts later.
 pub(super) fn endings(runtime: &Runtime, request: &Request, reply: &mut Reply) {
     let ended = runtime.guard.endings(&request.session);
     if !ended.is_empty() {
-        let lines: Vec<String> = ended.iter().map(line).collect();
+        let lines: Vec<String> = ended.iter().flat_map(lines).collect();
         reply.note(lines.join("\n"));
     }
 }
@@ -42,7 +42,9 @@ pub(super) fn later(open: &mut Open, reply: &mut Reply) {
     }
 }
 
-fn line(one: &Background) -> String {
+fn lines(one: &Background) -> Vec<String> {
     let (id, state, command) = (&one.id, one.state(), one.short_command());
-    format!("[{id} has ended: {state}, {} bytes not looked at: {command}]", one.n_unread)
+    let end = format!("[{id} has ended: {state}, {} bytes not looked at: {command}]", one.n_unread);
+    let consequences = one.findings.consequences().into_iter().map(|line| format!("[{id} {line}]"));
+    [end].into_iter().chain(consequences).collect()
 }
