@@ -230,6 +230,7 @@ fn on_files() -> Vec<FileOp> {
             json!({ "path": "no/where.txt", "content": "x", "createDirectories": true }),
         ),
         ("through a link", "write_file", json!({ "path": "link.rs", "content": "x" })),
+        ("beneath a file", "write_file", json!({ "path": "a.rs/x", "content": "x" })),
         (
             "one place",
             "edit_file",
@@ -356,6 +357,7 @@ fn on_directories() -> Vec<FileOp> {
         ("a missing parent", "tool::file_write", json!({ "path": "no/x", "content": "x" })),
         ("a directory", "tool::file_list", json!({ "path": "b" })),
         ("beneath it too", "tool::file_list", json!({ "path": ".", "recursive": true })),
+        ("nothing there", "tool::file_list", json!({ "path": "nope" })),
     ]
 }
 
