@@ -205,7 +205,8 @@ impl Catalog {
         crate::nearest(name, self.names())
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    /// Returns the names of the usable tools in catalog order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         let shown = self.tools.iter().filter(|listed| !listed.is_denied);
         shown.map(|listed| listed.tool.name())
     }

@@ -129,7 +129,7 @@ pub(crate) fn wire(
     };
     let runtime = builder.build()?;
     if written.is_some_and(|words| !words.is_empty())
-        && runtime.catalogs().iter().all(|catalog| catalog.tools().is_empty())
+        && runtime.catalogs().iter().all(|catalog| catalog.names().next().is_none())
     {
         bail!("no tool is left to serve; `sinew tools` without `--tools` lists them");
     }

@@ -86,7 +86,7 @@ fn instructions(loaded: &Loaded, runtime: &Runtime) -> String {
         "moltis" => "Paths are absolute",
         _ => "Relative paths start at the first",
     };
-    let tools = catalog.tools().into_iter().map(|tool| tool.name);
+    let tools = catalog.names().map(str::to_owned);
     let mut text = format!(
         "Tools that work beneath: {}. {paths}. Paths outside are refused.\nThere are {}.",
         roots.join(", "),
