@@ -86,13 +86,19 @@ pub fn serve(runtime: Arc<Runtime>, options: Options, stream: Stream) -> io::Res
     }
 }
 
+/// The bytes that the first read takes at most. To clear a larger buffer takes a tenth of a start; it grows where
+/// more is waiting.
+const FIRST_READ: usize = 16 * 1024;
+/// The most bytes that a read takes.
+const MAX_READ: usize = 256 * 1024;
+
 fn read(
     connection: &mut Connection,
     input: &mut dyn Read,
     max_line_bytes: usize,
 ) -> io::Result<()> {
     let mut lines = Lines::new(max_line_bytes);
-    let mut buffer = vec![0; 256 * 1024];
+    let mut buffer = vec![0; FIRST_READ];
     while connection.output.failure().is_none() {
         let n = match input.read(&mut buffer) {
             Ok(0) => break,
@@ -103,6 +109,9 @@ fn read(
         };
         lines.feed(buffer.get(..n).unwrap_or_default(), |line| connection.line(line));
         connection.flush()?;
+        if n == buffer.len() && n < MAX_READ {
+            buffer.resize(2 * n, 0);
+        }
     }
     lines.finish(|line| connection.line(line));
     Ok(())
