@@ -18,6 +18,8 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 pub(crate) const PROJECT_DIR: &str = ".sinew";
 /// The name of a project's configuration in it.
 pub(crate) const PROJECT_FILE: &str = "config.toml";
+/// The name of the directory of hooks, there and in the user's configuration directory.
+pub(crate) const HOOKS_DIR: &str = "hooks";
 
 /// Returns whether an error means a missing file: ENOENT or ENOTDIR.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
@@ -54,6 +56,20 @@ pub(crate) fn read_beneath(project: &Path) -> io::Result<String> {
         Ok(file) => text_of(fs::File::from(file)),
         Err(Errno::LOOP) => Err(linked()),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns whether a project may have a configuration or hooks for the layers. Most projects have none.
+pub fn may_have_settings(project: &Path) -> bool {
+    let is_missing = |looked: io::Result<fs::Metadata>| {
+        looked.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let dir = project.join(PROJECT_DIR);
+    match fs::symlink_metadata(&dir) {
+        Ok(meta) if meta.is_dir() => [PROJECT_FILE, HOOKS_DIR]
+            .iter()
+            .any(|name| !is_missing(fs::symlink_metadata(dir.join(name)))),
+        looked => !is_missing(looked),
     }
 }
 

@@ -16,7 +16,7 @@ use sinew_guard::{Layer, RuleOrigin};
 
 pub use self::merged::{Layered, ToolList};
 use self::tighten::tightened;
-use super::files::{PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath};
+use super::files::{HOOKS_DIR, PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath};
 use super::lines::{RULES, lines_of_keys, placed};
 use super::{ConfigError, Options, hooks, rules};
 
@@ -104,9 +104,8 @@ impl fmt::Display for LeftOut {
 
 /// The path of the system's configuration.
 pub const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
-/// The names of the file and of the hooks directory in the user's configuration directory.
+/// The name of the file in the user's configuration directory.
 const USER_FILE: &str = "config.toml";
-const HOOKS_DIR: &str = "hooks";
 const DENIED: &str = "tools.policy.deny";
 const ALLOWED: &str = "tools.policy.allow";
 /// The key that lets arguments and variables loosen.

@@ -24,7 +24,7 @@ mod serve;
 mod settings;
 pub mod trust;
 
-pub use files::read as read_text;
+pub use files::{may_have_settings, read as read_text};
 pub use grants::Grants;
 pub use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};

@@ -239,6 +239,12 @@ impl Trusted {
         }
     }
 
+    /// Returns whether the user has trusted a project with some content.
+    pub fn knows(&self, project: &Path) -> bool {
+        let root = (!self.project.is_empty()).then(|| real(project));
+        root.is_some_and(|root| self.project.iter().any(|entry| entry.root == root))
+    }
+
     /// Returns the trust state of a project. Its files are read only if it was trusted.
     pub fn of_project(&self, project: &Path) -> Known {
         let root = real(project);

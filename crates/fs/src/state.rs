@@ -15,13 +15,10 @@ impl StateDir {
     /// Rejects a directory of another user or with write permission for others: they could forge the ledger.
     #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
     pub fn open(path: &Path) -> io::Result<Self> {
-        let is_other = |above: &&Path| fs::metadata(above).is_ok_and(|meta| !meta.is_dir());
-        if let Some(file) = path.ancestors().find(is_other) {
-            let why = format!("{} is not a directory; move it away", file.display());
-            return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
-        }
-        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let meta = fs::metadata(path)?;
+        let meta = match fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => meta,
+            _ => create(path)?,
+        };
         if meta.uid() != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other("the state directory belongs to another user"));
         }
@@ -50,4 +47,15 @@ impl StateDir {
     pub fn contents_at(state: &Path) -> PathBuf {
         state.join("contents")
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn create(path: &Path) -> io::Result<fs::Metadata> {
+    let is_other = |above: &&Path| fs::metadata(above).is_ok_and(|meta| !meta.is_dir());
+    if let Some(file) = path.ancestors().find(is_other) {
+        let why = format!("{} is not a directory; move it away", file.display());
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    fs::metadata(path)
 }

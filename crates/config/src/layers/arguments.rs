@@ -12,8 +12,9 @@ use serde_json::Value;
 use sinew_guard::Layer;
 
 use super::super::env_vars;
+use super::super::files::HOOKS_DIR;
 use super::tighten::tightened;
-use super::{ConfigError, HOOKS_DIR, Layers, LeftOut, Origin, USER_FILE, words};
+use super::{ConfigError, Layers, LeftOut, Origin, USER_FILE, words};
 
 impl Layers {
     /// Adds a configuration directory that variables name beside the user's own. If variables may come from a

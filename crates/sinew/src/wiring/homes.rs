@@ -36,8 +36,8 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
         let is_usual = home.as_ref().is_some_and(|home| home.join(usual) == dir);
         let dir = real(&dir);
         let around = marks.project_around(&current, own.as_deref(), &dir);
-        let other = || marks.project_holding(own.as_deref(), &dir).filter(|_| !is_usual);
-        if let Some(project) = around.or_else(other) {
+        let other = || marks.project_holding(own.as_deref(), &dir);
+        if let Some(project) = around.or_else(|| if is_usual { None } else { other() }) {
             bail!(
                 "your {what} would lie in {}, inside of the project {}, where others may have written it; \
                  take HOME and {variable} out of what starts the server, or set {variable} to a directory \
@@ -127,8 +127,8 @@ impl Marks {
 
     /// Returns the project that is or contains a directory, at any path.
     fn project_holding<'a>(&self, own: Option<&Path>, dir: &'a Path) -> Option<&'a Path> {
-        let mut projects = dir.ancestors().filter(|above| self.is_marked(above));
-        projects.find(|project| !own.is_some_and(|own| own.starts_with(project)))
+        let strange = |project: &&Path| !own.is_some_and(|own| own.starts_with(project));
+        dir.ancestors().filter(strange).find(|above| self.is_marked(above))
     }
 
     /// Returns the project that contains both directories. The home directory and its ancestors are no projects.

@@ -128,7 +128,8 @@ impl Places {
     /// Returns the user's home directories: of the user database and of `HOME`.
     pub(crate) fn homes(&self) -> Vec<PathBuf> {
         let own = self.database.known().map(Path::to_owned);
-        let named = self.home.clone().filter(|home| Some(real(home)) != own.as_deref().map(real));
+        let is_own = |home: &PathBuf| own.as_deref().is_some_and(|own| is_same(own, home));
+        let named = self.home.clone().filter(|home| !is_own(home));
         own.into_iter().chain(named).collect()
     }
 
@@ -136,7 +137,7 @@ impl Places {
     pub(crate) fn other_home(&self) -> Option<&OsString> {
         let (own, written) = (self.database.known()?, self.written_home.as_ref()?);
         let path = Path::new(written);
-        (!path.is_absolute() || real(path) != real(own)).then_some(written)
+        (!path.is_absolute() || !is_same(path, own)).then_some(written)
     }
 
     /// Returns the variables that name another directory, as shell assignments.
@@ -181,8 +182,13 @@ impl Places {
     }
 
     fn differing(bound: PathBuf, named: NamedDir) -> Option<NamedDir> {
-        (real(&bound) != real(&named.path)).then_some(named)
+        (!is_same(&bound, &named.path)).then_some(named)
     }
+}
+
+/// Returns whether two paths lead to the same place. Most are the same text, so that no directory is looked at.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || real(one) == real(other)
 }
 
 impl DatabaseHome {
