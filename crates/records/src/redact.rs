@@ -108,13 +108,9 @@ impl Redactor {
     /// Returns a redactor for the values of variables with telling names.
     pub fn knowing(vars: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let values = vars.into_iter().filter_map(|(name, value)| {
-            let name = name.to_str()?.to_ascii_uppercase();
             let value = value.into_encoded_bytes();
-            let says = SECRET_VARIABLE.iter().any(|word| name.contains(word))
-                || ["_KEY", "_PASS", "_PAT"].iter().any(|end| name.ends_with(end));
-            let is_place = PLACES.iter().any(|end| name.ends_with(end));
             let fits = (MIN_KNOWN..=MAX_KNOWN).contains(&value.len());
-            (says && !is_place && fits).then(|| Finder::new(&value).into_owned())
+            (fits && holds_secret(name.to_str()?)).then(|| Finder::new(&value).into_owned())
         });
         let mut known: Vec<_> = values.take(MAX_VALUES).collect();
         // Longer values first: one that contains another is redacted whole.
@@ -153,6 +149,21 @@ impl Redactor {
     pub fn finds(&self, text: &str) -> bool {
         matches!(self.redact(text), Cow::Owned(_))
     }
+}
+
+/// Returns whether the name of a variable says that its value is a secret.
+fn holds_secret(name: &str) -> bool {
+    let name = name.as_bytes();
+    let is_end = |end: &&str| {
+        let last = name.len().checked_sub(end.len()).and_then(|at| name.get(at..));
+        last.is_some_and(|last| last.eq_ignore_ascii_case(end.as_bytes()))
+    };
+    let is_within = |word: &&str| {
+        name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let says =
+        SECRET_VARIABLE.iter().any(is_within) || ["_KEY", "_PASS", "_PAT"].iter().any(is_end);
+    says && !PLACES.iter().any(is_end)
 }
 
 /// A secret part of a text.
