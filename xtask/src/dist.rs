@@ -13,8 +13,8 @@ const MAX_BYTES: u64 = 18_000_000;
 /// Flags of the compiler for every crate of the binary, and not for build scripts.
 const FLAGS: &str = "-C target-feature=+crt-static -C relocation-model=pie \
                      -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-O2 -C strip=symbols";
-/// The flag that folds identical functions.
-const FOLDED: &str = " -C link-arg=-Wl,--icf=all";
+/// Flags for x86-64: identical functions are folded, and the entry point is that of the sandbox crate.
+const FOR_X86_64: &str = " -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-e,sinew_start";
 
 /// Flags of the C compiler: C functions need no tables for unwinding, since no panic crosses them.
 const C_FLAGS: &str = "-fno-asynchronous-unwind-tables -fno-unwind-tables";
@@ -23,6 +23,7 @@ const C_FLAGS: &str = "-fno-asynchronous-unwind-tables -fno-unwind-tables";
 const CHECKS: &[(&str, bool, &str)] = &[
     ("DYN (", true, "it is not position-independent"),
     (" INTERP ", false, "it is not static: it names a loader"),
+    ("Entry point address:               0x0\n", false, "it has no entry point"),
     ("(NEEDED)", false, "it is not static: it needs a library"),
     ("(RELR)", true, "its relocations are not packed"),
     (".symtab", false, "it is not stripped"),
@@ -47,13 +48,10 @@ pub(crate) fn cargo(root: &Path, target: &[&str]) -> Result<Command> {
     let words = host.replace('-', "_");
     let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", words.to_uppercase());
     // The linker of other machines may not know how to fold identical functions.
-    let folds = if host.starts_with("x86_64") { FOLDED } else { "" };
+    let more = if host.starts_with("x86_64") { FOR_X86_64 } else { "" };
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--profile", "dist", "--target", &host, "--package", "sinew"]);
-    cargo
-        .args(target)
-        .env(flags, format!("{FLAGS}{folds}"))
-        .env(format!("CFLAGS_{words}"), C_FLAGS);
+    cargo.args(target).env(flags, format!("{FLAGS}{more}")).env(format!("CFLAGS_{words}"), C_FLAGS);
     // These would take the place of the flags.
     cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     Ok(cargo)
@@ -111,6 +109,8 @@ mod tests {
             (with("  INTERP 0x31\n"), 10, Some("it is not static: it names a loader")),
             (with(" 0x1 (NEEDED) [libc.so.6]\n"), 10, Some("it is not static: it needs a library")),
             (GOOD.replace("(RELR)", "(RELA)"), 10, Some("its relocations are not packed")),
+            (with("  Entry point address:               0x0\n"), 10, Some("it has no entry point")),
+            (with("  Entry point address:               0x10b0238\n"), 10, None),
             (with(" [30] .symtab SYMTAB\n"), 10, Some("it is not stripped")),
             (GOOD.to_owned(), MAX_BYTES + 1, Some("it has 18000001 bytes, 18000000 at most")),
         ] {
