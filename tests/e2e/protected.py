@@ -113,16 +113,16 @@ def mise(file="", content="[env]\nPLANTED = \"{{ exec(command='touch MARK') }}\"
     return Control("mise", act, content, file, **more)
 
 
-def node(program, act, beside=None):
+def node(program, act, file, beside=None):
     """The user's own command, whose configuration is a script."""
     content = 'require("fs").writeFileSync("MARK", "");\nmodule.exports = PLANTED;\n'
     content = content.replace("PLANTED", "[]" if program == "eslint" else "{}")
-    return Control(program, act, content, beside={"package.json": TRUE_JSON, "x.js": "", **(beside or {})})
+    return Control(program, act, content, file, beside={"package.json": TRUE_JSON, "x.js": "", **(beside or {})})
 
 
-def module(program, act, beside=None):
+def module(program, act, file, beside=None):
     """The same as a module."""
-    control = node(program, act, beside)
+    control = node(program, act, file, beside)
     control.content = (control.content.replace('require("fs").write', 'import { writeFileSync } from "fs";\nwrite')
                        .replace("module.exports =", "export default"))
     return control
@@ -223,6 +223,8 @@ CONTROLS = {
     ".Rprofile": Control("Rscript", "Rscript -e 1", 'system("touch MARK")\n'),
     ".mvn/": Control("mvn", "mvn --version", "-Xlog:gc:file=MARK\n", "jvm.config"),
     ".gdbinit": at_home("gdb", "gdb -batch", content="shell touch MARK\n"),
+    ".gdbearlyinit": at_home("gdb", "gdb -batch", content="shell touch MARK\n"),
+    ".config/gdb/": at_home("gdb", "gdb -batch", content="shell touch MARK\n", file="gdbinit"),
     ".bazelrc": Control("bazel", "bazel version", "startup --server_javabase=ROOT/chain\n",
                         beside={"WORKSPACE": "", "chain/bin/java": SCRIPT}),
     "mise.toml": mise(),
@@ -270,13 +272,10 @@ CONTROLS = {
     "Taskfile.yml": Control("task", "task", TASKS),
     "Taskfile.yaml": Control("task", "task", TASKS),
     "build.gradle": Control("gradle", "gradle --offline --no-daemon help", 'new File("MARK").text = ""\n'),
-    "eslint.config.js": node("eslint", "eslint x.js"),
-    "eslint.config.cjs": node("eslint", "eslint x.js"),
-    "eslint.config.mjs": module("eslint", "eslint x.js"),
-    "vite.config.js": module("vite", "vite build", {"index.html": ""}),
-    "vite.config.ts": module("vite", "vite build", {"index.html": ""}),
-    "webpack.config.js": node("webpack", "webpack"),
-    "jest.config.js": node("jest", "jest --passWithNoTests"),
+    "eslint.config.*": module("eslint", "eslint x.js", "eslint.config.mjs"),
+    "vite.config.*": module("vite", "vite build", "vite.config.ts", {"index.html": ""}),
+    "webpack.config.*": node("webpack", "webpack", "webpack.config.cjs"),
+    "jest.config.*": node("jest", "jest --passWithNoTests", "jest.config.js"),
     "setup.py": Control("python3", "python3 setup.py --version", 'open("MARK", "w")\n'),
     "conftest.py": Control("pytest", "pytest", 'open("MARK", "w")\n'),
     "noxfile.py": Control("nox", "nox -l", 'open("MARK", "w")\n'),
@@ -511,14 +510,18 @@ def case_insensitive(directory):
     subprocess.run(["mkfs.exfat", image], check=True, capture_output=True)
     mounted.mkdir()
     attached = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True)
+    if attached.returncode:
+        raise Skip("no file can be a device here")
     device = attached.stdout.strip()
-    if attached.returncode or subprocess.run(["mount.exfat-fuse", device, mounted], capture_output=True).returncode:
+    done = subprocess.run(["mount.exfat-fuse", device, mounted], capture_output=True)
+    # Once it is mounted, the device goes with the mount.
+    subprocess.run(["losetup", "--detach", device], check=True)
+    if done.returncode:
         raise Skip("nothing can be mounted here")
     try:
         yield mounted
     finally:
         subprocess.run(["umount", mounted], check=True)
-        subprocess.run(["losetup", "--detach", device], check=True)
 
 
 def try_spellings(directory):

@@ -85,3 +85,41 @@ fn text_of(file: fs::File) -> io::Result<String> {
     file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// What the layers would refuse counts too, so that they are asked.
+    #[test]
+    fn projects_without_settings_are_known() {
+        let top = tempfile::tempdir().expect("a directory");
+        let project = |name: &str, dirs: &str| {
+            let project = top.path().join(name);
+            fs::create_dir_all(project.join(dirs)).expect("a directory");
+            project
+        };
+        let file = project("file", ".sinew");
+        fs::write(file.join(".sinew/config.toml"), "").expect("a file");
+        let dangling = project("dangling", ".sinew");
+        symlink("nowhere", dangling.join(".sinew/config.toml")).expect("a link");
+        let linked = project("linked", "");
+        symlink("nowhere", linked.join(".sinew")).expect("a link");
+        let other = project("other", "");
+        fs::write(other.join(".sinew"), "").expect("a file");
+        for (project, expected) in [
+            (top.path().join("missing"), false),
+            (project("plain", ""), false),
+            (project("outputs", ".sinew/tool-output"), false),
+            (project("hooks", ".sinew/hooks"), true),
+            (file, true),
+            (dangling, true),
+            (linked, true),
+            (other, true),
+        ] {
+            assert_eq!(may_have_settings(&project), expected, "{}", project.display());
+        }
+    }
+}

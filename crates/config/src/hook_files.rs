@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use sinew_guard::Layer;
 
+use super::files::{HOOKS_DIR, PROJECT_DIR};
 use super::layers::{Layers, LeftOut};
 use super::options::{HookCommandOptions, HookOptions};
 use super::trust::Content;
@@ -47,9 +48,9 @@ impl Layers {
     /// Adds the hooks of a trusted project, `.sinew/hooks/NAME`, without following symlinks.
     /// For an untrusted project it warns that they are left out.
     pub fn add_project_hooks(&mut self, project: &Path) -> Result<(), ConfigError> {
-        let dir = project.join(".sinew/hooks");
+        let dir = project.join(PROJECT_DIR).join(HOOKS_DIR);
         let is_own = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-        if !is_own(&project.join(".sinew")) || !is_own(&dir) {
+        if !is_own(&project.join(PROJECT_DIR)) || !is_own(&dir) {
             return Ok(());
         }
         let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());

@@ -15,13 +15,13 @@ use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, open
 use serde::{Deserialize, Serialize};
 use sinew_guard::StateDir;
 
-use super::files::{self, PROJECT_DIR, PROJECT_FILE};
+use super::files::{self, HOOKS_DIR, PROJECT_DIR, PROJECT_FILE};
 use super::layers::LeftOut;
 use super::{ConfigError, real};
 
 const FILE: &str = "trust.toml";
 /// The directories beneath `.sinew` whose files are hashed.
-const COUNTED: [&str; 2] = ["hooks", "skills"];
+const COUNTED: [&str; 2] = [HOOKS_DIR, "skills"];
 /// The total size limit of a project's hashed files.
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_FILES: usize = 4_096;
@@ -127,7 +127,7 @@ impl Content {
 
     /// Returns the hook files and their hashes.
     pub fn hooks(&self) -> Vec<(PathBuf, blake3::Hash)> {
-        let dir = Path::new(PROJECT_DIR).join("hooks");
+        let dir = Path::new(PROJECT_DIR).join(HOOKS_DIR);
         self.files.iter().filter(|(path, _)| path.starts_with(&dir)).cloned().collect()
     }
 
@@ -136,9 +136,9 @@ impl Content {
         let mut content = Self::default();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let own = rustix::fs::open(project.join(PROJECT_DIR), flags, Mode::empty())?;
-        let path = Path::new(PROJECT_DIR).join("hooks");
+        let path = Path::new(PROJECT_DIR).join(HOOKS_DIR);
         let mut left = MAX_BYTES;
-        content.add(&own, "hooks".as_ref(), &path, 0, &mut left)?;
+        content.add(&own, HOOKS_DIR.as_ref(), &path, 0, &mut left)?;
         content.files.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(content.files)
     }

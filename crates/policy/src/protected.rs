@@ -54,12 +54,15 @@ pub(crate) fn is_filled_by_tools(name: &str) -> bool {
     FILLED_BY_TOOLS.iter().any(|filled| filled.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a part of a rule means a folded name. `*` at the start means any name with that end.
+/// Returns whether a part of a rule means a folded name. `*` at its start or end means any characters there.
 fn is_meant(name: &str, rule: &str) -> bool {
-    match rule.strip_prefix('*') {
-        Some(end) => name.len() > end.len() && name.ends_with(end.to_ascii_lowercase().as_str()),
-        None => name.eq_ignore_ascii_case(rule),
-    }
+    let whole = rule.trim_matches('*');
+    let part = match (rule.starts_with('*'), rule.ends_with('*')) {
+        (false, false) => return name.eq_ignore_ascii_case(rule),
+        (true, _) => name.len().checked_sub(whole.len()).and_then(|at| name.get(at..)),
+        (false, true) => name.get(..whole.len()),
+    };
+    name.len() > whole.len() && part.is_some_and(|part| part.eq_ignore_ascii_case(whole))
 }
 
 /// Components of a real path, folded as on case-insensitive file systems; they count from the root on.

@@ -275,9 +275,17 @@ fn background_changes_that_act_later_are_recorded() {
         }
     };
     assert!(told.contains("[b1 runs on your machine later: Makefile]"), "{told}");
+    // Another one ends with the session, and no reply says so.
+    let command = "echo all: >justfile; touch made; sleep 600";
+    served.call("Bash", &json!({ "command": command, "run_in_background": true }));
+    served.call("Bash", &json!({ "command": "until test -e made; do sleep 0.02; done" }));
     drop(served);
     let (_, log, _) = home.run(&["audit", "list"]);
-    assert!(log.contains("b1: runs on your machine later: Makefile; until test"), "{log}");
+    for end in
+        ["runs on your machine later: Makefile; until", "later: justfile; echo all: >justfile"]
+    {
+        assert!(log.contains("background_end") && log.contains(end), "{end}: {log}");
+    }
 }
 
 /// One command serves a page, another fetches it, and nothing of the machine is reached.
@@ -578,6 +586,14 @@ fn what_runs_later_is_reported() {
         (r#"sed -i 's/}$/, "version": "1"}/' package.json"#, ""),
         ("echo '{' >package.json", package),
         ("echo {} >package.json", package),
+        (
+            r#"echo '{"scripts": {}}' >PACKAGE.json"#,
+            "[runs on your machine later: PACKAGE.json (scripts)]",
+        ),
+        (
+            "touch vite.config.mts; touch vite.config webpack.configs.js",
+            "[runs on your machine later: vite.config.mts]",
+        ),
         ("mkdir sub; mv package.json sub", ""),
         ("touch conftest.py; rm conftest.py", ""),
         ("touch x.py; mv x.py conftest.py", "[runs on your machine later: conftest.py]"),

@@ -48,8 +48,8 @@ impl fmt::Display for When {
     }
 }
 
-/// A name: one component, several with `/`, and `/` at the end for everything beneath. `*` at the start means
-/// any characters.
+/// A name: one component, several with `/`, and `/` at the end for everything beneath. `*` at the start or end of a
+/// component means any characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProtectedName {
     pub name: &'static str,
@@ -79,6 +79,7 @@ const NEOVIM: &str = "Neovim executes it";
 const EMACS: &str = "Emacs executes it";
 const ZSH: &str = "zsh executes it";
 const ZSH_LOGIN: &str = "a login shell of zsh executes it";
+const GDB: &str = "GDB executes it";
 const TCSH: &str = "tcsh executes it";
 
 /// Names that programs on this host execute or obey. The first match is reported. `.gitattributes` is absent
@@ -153,7 +154,9 @@ pub const ON_THIS_HOST: &[ProtectedName] = &[
     row("rust-toolchain.toml", Tool, RUSTUP),
     row("rust-toolchain", Tool, RUSTUP),
     row(".Rprofile", Tool, "R executes it"),
-    row(".gdbinit", Tool, "GDB executes it"),
+    row(".gdbinit", Tool, GDB),
+    row(".gdbearlyinit", Tool, GDB),
+    row(".config/gdb/", Tool, GDB),
     row(".bazelrc", Tool, "Bazel takes options from it that name programs"),
     row(".mvn/", Tool, "Maven takes options and extensions from it"),
     row("AGENTS.md", Agent, AGENTS),
@@ -230,13 +233,10 @@ pub const RUN_LATER: &[RunLater] = &[
     later("Rakefile", "rake"),
     later("CMakeLists.txt", "cmake"),
     later("build.rs", "cargo build"),
-    later("eslint.config.js", "eslint"),
-    later("eslint.config.mjs", "eslint"),
-    later("eslint.config.cjs", "eslint"),
-    later("vite.config.js", "vite build"),
-    later("vite.config.ts", "vite build"),
-    later("webpack.config.js", "webpack"),
-    later("jest.config.js", "jest"),
+    later("eslint.config.*", "eslint"),
+    later("vite.config.*", "vite build"),
+    later("webpack.config.*", "webpack"),
+    later("jest.config.*", "jest"),
     later("build.gradle", "gradle"),
     later("build.gradle.kts", "gradle"),
     later("setup.py", "pip install ."),

@@ -118,12 +118,13 @@ pub(crate) fn trusted(places: &Places) -> anyhow::Result<Trusted> {
 /// Merges all layers, including the project's file.
 pub(crate) fn settle(said: &CliInput, trusted: &Trusted) -> anyhow::Result<Layered> {
     // The project is the first root of the other layers.
-    let without = without_project(said)?;
+    let own = own_layers(said)?;
+    let without = layered(own.clone(), said, None)?;
     let settings = Settings::resolve(&without.options).map_err(|error| without.located(error))?;
     let root = settings.roots.first().map_or(Path::new(""), PathBuf::as_path);
     let project = said.current.join(root);
     if trusted.knows(&project) || config::may_have_settings(&project) {
-        return layered(own_layers(said)?, said, Some((&project, trusted)));
+        return layered(own, said, Some((&project, trusted)));
     }
     Ok(without)
 }
