@@ -181,7 +181,7 @@ fn shaped(text: &str) -> Vec<Secret> {
     if bytes.len() < MIN_SHAPED && !bytes.iter().any(|byte| matches!(byte, b'-' | b'=' | b':')) {
         return found;
     }
-    let mut runs = Runs::default();
+    let mut runs = CharacterRuns::default();
     let mut before = b' ';
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -211,20 +211,20 @@ fn shaped(text: &str) -> Vec<Secret> {
 /// The position of a secret in the rest of a text, and its kind.
 type Here = Option<(usize, usize, &'static str)>;
 
-/// Runs of characters in a text, by [`Characters`]: the last one of each. A run that was examined is not
-/// examined again for the prefixes inside it.
+/// Caches the last examined run of each of [`Characters`]: what is within a run is not examined again for the prefixes
+/// in it. No prefix is part of another, so positions only grow.
 #[derive(Default)]
-struct Runs([Run; 4]);
+struct CharacterRuns([CharacterRun; 4]);
 
 /// The positions where a run ends, and of its last digit and dot.
 #[derive(Clone, Copy, Default)]
-struct Run {
+struct CharacterRun {
     end: usize,
     digit: Option<usize>,
     dot: Option<usize>,
 }
 
-impl Runs {
+impl CharacterRuns {
     /// Finds the secret with an issuer's prefix at `at`.
     fn issued(&mut self, text: &[u8], at: usize) -> Here {
         let rest = text.get(at..)?;
@@ -243,11 +243,11 @@ impl Runs {
     }
 
     /// Returns the run that `at` is part of. It ends at `at` if it is empty.
-    fn at(&mut self, text: &[u8], at: usize, characters: Characters) -> Option<Run> {
+    fn at(&mut self, text: &[u8], at: usize, characters: Characters) -> Option<CharacterRun> {
         let run = self.0.get_mut(characters as usize)?;
         if run.end <= at {
             let is_in = characters.test();
-            *run = Run { end: text.len(), ..Run::default() };
+            *run = CharacterRun { end: text.len(), ..CharacterRun::default() };
             for (place, byte) in text.iter().enumerate().skip(at) {
                 match byte {
                     b'0'..=b'9' => run.digit = Some(place),
