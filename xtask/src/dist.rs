@@ -13,8 +13,10 @@ const MAX_BYTES: u64 = 18_000_000;
 /// Flags of the compiler for every crate of the binary, and not for build scripts.
 const FLAGS: &str = "-C target-feature=+crt-static -C relocation-model=pie \
                      -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-O2 -C strip=symbols";
-/// Flags for x86-64: identical functions are folded, and the entry point is that of the sandbox crate.
-const FOR_X86_64: &str = " -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-e,sinew_start";
+/// Flags for x86-64: identical functions are folded, and the entry point is that of the sandbox crate. A linker that does
+/// not find it fails.
+const FOR_X86_64: &str = " --cfg sinew_start -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-e,sinew_start \
+                          -C link-arg=-Wl,--fatal-warnings";
 
 /// Flags of the C compiler: C functions need no tables for unwinding, since no panic crosses them.
 const C_FLAGS: &str = "-fno-asynchronous-unwind-tables -fno-unwind-tables";

@@ -1,5 +1,5 @@
-//! What a server keeps in memory: freed blocks for reuse, and no code that only its start used. Also gets the pages
-//! that its start changes at once.
+//! What a server keeps in memory: freed blocks for reuse, and no code that only its start used. The entry point of the
+//! dist binary populates its writable pages.
 //!
 //! Contents and requests of a megabyte or two recur. The C library would get each from the kernel anew, which
 //! clears its pages: a fifth of the time of a patch in such a file.
@@ -9,12 +9,11 @@
     reason = "the C library has no safe functions for its settings and its mappings, and begins too late"
 )]
 
-// The entry point of the binary that people get, before that of the C library, which relocates the program: it
-// changes almost every page of its constants that hold addresses, 140 of them. One system call gets them all; a page
-// fault for each takes a tenth of a start. From the first initializer to the end is what may be written:
-// `madvise(start, length, MADV_POPULATE_WRITE)`. Kernels before 5.14 refuse it, which changes nothing. The register
-// `rdx` holds what the C library is to run at exit.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+// Entry point of the dist binary, before that of the C library: populates the pages of RELRO, `.data` and `.bss` in one
+// `madvise(start, length, MADV_POPULATE_WRITE)`, so that the relocation takes no copy-on-write page fault for each.
+// Nearly all of them are written at start anyway. Kernels before 5.14 refuse the call, which changes nothing. `rdx`
+// holds what the C library runs at exit.
+#[cfg(sinew_start)]
 std::arch::global_asm!(
     ".pushsection .text.sinew_start,\"ax\",@progbits",
     ".globl sinew_start",
