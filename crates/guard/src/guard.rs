@@ -8,6 +8,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use sinew_tool::{
     Access, Analysis, Background, Claim, CommandLine, FileSettings, Kind, LazyCommandList, Ledger,
@@ -263,7 +264,12 @@ impl Guard {
 
     /// Records in a ledger what background commands changed that acts later.
     pub fn record_to(&self, ledger: &Arc<dyn Ledger>) {
-        self.shared.commands.iter().for_each(|commands| commands.record_to(Arc::clone(ledger)));
+        self.shared.commands.iter().for_each(|commands| commands.record_to(ledger));
+    }
+
+    /// Kills every background command and waits until its end is recorded, for at most `within`.
+    pub fn end_background(&self, within: Duration) {
+        self.shared.commands.iter().for_each(|commands| commands.end_background(within));
     }
 
     /// Ends every running command.

@@ -60,6 +60,8 @@ pub struct Runtime {
 
 /// Long calls use all processors and hold file descriptors.
 const MAX_LONG: usize = 8;
+/// How long the ends of background commands are waited for.
+const ENDS: Duration = Duration::from_secs(1);
 
 /// Options of one call that are not part of the request.
 #[derive(Debug, Clone, Default)]
@@ -172,6 +174,13 @@ impl Runtime {
         Ok((target, judged.ruling().clone()))
     }
 
+    /// Kills the background commands of every session and waits until their ends are recorded, for at most a second.
+    ///
+    /// A process does so before its last flush; a runtime that is dropped does so too.
+    pub fn end_background(&self) {
+        self.guard.end_background(ENDS);
+    }
+
     /// Writes all pending records and flushes the recorder.
     pub fn flush(&self) -> Result<(), ToolError> {
         if let Some(recorder) = &self.recorder {
@@ -198,6 +207,7 @@ impl Drop for Attached {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        self.end_background();
         self.guard.close_commands();
     }
 }

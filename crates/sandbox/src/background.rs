@@ -1,10 +1,12 @@
 //! Background commands of a session.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use futures_channel::oneshot;
 use sinew_tool::{
@@ -176,6 +178,20 @@ impl Commands {
         })
     }
 
+    /// Kills every background command and waits until its end is recorded, for at most `within`.
+    pub fn end_background(&self, within: Duration) {
+        let until = Instant::now() + within;
+        let all = |all: &HashMap<String, InBackground>| -> Vec<Arc<Ongoing>> {
+            all.values().flat_map(|of| of.commands.iter().map(Arc::clone)).collect()
+        };
+        let mut running = all(&lock(&self.background));
+        running.retain(|ongoing| !ongoing.has_ended());
+        running.iter().for_each(|ongoing| ongoing.kill());
+        while running.iter().any(|ongoing| !ongoing.has_ended()) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Ends a background command.
     pub(super) fn end_one(
         &self,
@@ -303,15 +319,15 @@ fn go_on(
         }
         Err(_) => (Exit::Lost, SandboxFindings::default()),
     };
-    commands.recorded.end(&caller.session, &ongoing, &findings);
+    commands.end_ledger.record(caller, &ongoing, &findings);
     // A caller that learns of the end may begin the next one.
     drop(seat);
     ongoing.end(exit, findings);
 }
 
-/// The ledger of what ended background commands changed, if there is one.
+/// The ledger for what background commands changed, if there is one. The threads that follow commands do not keep it.
 #[derive(Default)]
-pub(super) struct EndLedger(pub(super) OnceLock<Arc<dyn Ledger>>);
+pub(super) struct EndLedger(pub(super) OnceLock<Weak<dyn Ledger>>);
 
 impl fmt::Debug for EndLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -321,14 +337,15 @@ impl fmt::Debug for EndLedger {
 
 impl EndLedger {
     /// Records what a command changed that acts later. No call waits for its end, so no call can record it.
-    fn end(&self, session: &str, ongoing: &Ongoing, findings: &SandboxFindings) {
-        let consequences = findings.consequences();
-        if let Some(ledger) = self.0.get().filter(|_| !consequences.is_empty()) {
-            let (id, command) = (&ongoing.id, &ongoing.command);
+    fn record(&self, caller: &Caller, ongoing: &Ongoing, findings: &SandboxFindings) {
+        let consequences = findings.consequences().join("; ");
+        let ledger = self.0.get().and_then(Weak::upgrade);
+        if let Some(ledger) = ledger.filter(|_| !consequences.is_empty()) {
+            let (id, call, command) = (&ongoing.id, &caller.call_id, &ongoing.command);
             ledger.event(Event {
-                kind: "background",
-                text: format!("{id}: {}; {command}", consequences.join("; ")),
-                session: Some(session.to_owned()),
+                kind: "background_end",
+                text: format!("{id} of the call {call}: {consequences}; {command}"),
+                session: Some(caller.session.clone()),
             });
         }
     }

@@ -141,7 +141,7 @@ pub struct Commands {
     background: Mutex<HashMap<String, InBackground>>,
     counted: Counted,
     warned: AtomicBool,
-    recorded: EndLedger,
+    end_ledger: EndLedger,
 }
 
 type Sessions = HashMap<(String, PathGlobs), Arc<Session>>;
@@ -173,14 +173,14 @@ impl Commands {
             background: Mutex::default(),
             counted: Counted::default(),
             warned: AtomicBool::new(false),
-            recorded: EndLedger::default(),
+            end_ledger: EndLedger::default(),
         }
     }
 
     /// Records in a ledger what background commands changed that acts later, once they have ended. The first
     /// ledger stays.
-    pub fn record_to(&self, ledger: Arc<dyn Ledger>) {
-        let _ = self.recorded.0.set(ledger);
+    pub fn record_to(&self, ledger: &Arc<dyn Ledger>) {
+        let _ = self.end_ledger.0.set(Arc::downgrade(ledger));
     }
 
     /// Returns where the next command of a session starts, if that differs from the first root. If the

@@ -53,6 +53,7 @@ impl Signals {
                 let Some(runtime) = runtime.upgrade() else { continue };
                 calls.close(LAST_WORDS);
                 crate::commands::end_sessions(&runtime, LAST_WORDS);
+                runtime.end_background();
                 if let Err(error) = runtime.flush() {
                     crate::screen::say(&error.to_string());
                 }

@@ -57,6 +57,7 @@ pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
     };
     let served = sinew_mcp::serve(std::sync::Arc::clone(&wired.runtime), options, stream);
     super::end_sessions(&wired.runtime, super::ENDS);
+    wired.runtime.end_background();
     super::flush(&wired.runtime);
     served?;
     Ok(ExitCode::SUCCESS)
