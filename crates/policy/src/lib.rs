@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 pub mod command_policy;
 pub mod command_rules;
 pub mod git_config;
