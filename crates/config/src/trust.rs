@@ -241,17 +241,18 @@ impl Trusted {
 
     /// Returns whether the user has trusted a project with some content.
     pub fn knows(&self, project: &Path) -> bool {
-        let root = (!self.project.is_empty()).then(|| real(project));
-        root.is_some_and(|root| self.project.iter().any(|entry| entry.root == root))
+        self.entry(project).is_some()
+    }
+
+    fn entry(&self, project: &Path) -> Option<&Project> {
+        let root = (!self.project.is_empty()).then(|| real(project))?;
+        self.project.iter().find(|entry| entry.root == root)
     }
 
     /// Returns the trust state of a project. Its files are read only if it was trusted.
     pub fn of_project(&self, project: &Path) -> Known {
-        let root = real(project);
-        let Some(trusted) = self.project.iter().find(|entry| entry.root == root) else {
-            return Known::Never;
-        };
-        match Content::of(&root) {
+        let Some(trusted) = self.entry(project) else { return Known::Never };
+        match Content::of(&trusted.root) {
             Ok(content) if content.hash() == trusted.hash => Known::Now(content),
             Ok(_) => Known::Before(None),
             Err(error) => Known::Before(Some(error.to_string())),

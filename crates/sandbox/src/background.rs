@@ -1,6 +1,5 @@
 //! Background commands of a session.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -181,10 +180,8 @@ impl Commands {
     /// Kills every background command and waits until its end is recorded, for at most `within`.
     pub fn end_background(&self, within: Duration) {
         let until = Instant::now() + within;
-        let all = |all: &HashMap<String, InBackground>| -> Vec<Arc<Ongoing>> {
-            all.values().flat_map(|of| of.commands.iter().map(Arc::clone)).collect()
-        };
-        let mut running = all(&lock(&self.background));
+        let mut running: Vec<Arc<Ongoing>> =
+            lock(&self.background).values().flat_map(|of| of.commands.clone()).collect();
         running.retain(|ongoing| !ongoing.has_ended());
         running.iter().for_each(|ongoing| ongoing.kill());
         while running.iter().any(|ongoing| !ongoing.has_ended()) && Instant::now() < until {

@@ -36,8 +36,8 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
         let is_usual = home.as_ref().is_some_and(|home| home.join(usual) == dir);
         let dir = real(&dir);
         let around = marks.project_around(&current, own.as_deref(), &dir);
-        let other = || marks.project_holding(own.as_deref(), &dir);
-        if let Some(project) = around.or_else(|| if is_usual { None } else { other() }) {
+        let other = || (!is_usual).then(|| marks.project_holding(own.as_deref(), &dir)).flatten();
+        if let Some(project) = around.or_else(other) {
             bail!(
                 "your {what} would lie in {}, inside of the project {}, where others may have written it; \
                  take HOME and {variable} out of what starts the server, or set {variable} to a directory \
