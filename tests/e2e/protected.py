@@ -32,11 +32,15 @@ WORDS = "E2E-PLANTED-WORDS"
 PATIENCE = 60
 DEBIAN = ["zsh", "fish", "tcsh", "ksh", "vim", "neovim", "emacs-nox", "openssh-client", "r-base-core", "dex", "rake",
           "cmake", "default-jre-headless", "maven", "gdb", "gradle", "bazel-bootstrap",
-          "exfat-fuse", "exfatprogs"]
+          "exfat-fuse", "exfatprogs", "systemd", "bash-static", "buildah", "podman", "crun", "netavark"]
+# Unpacked beside the system: this release may lack them or be too old, and a display manager takes over the screen.
+LATER_RELEASE = "trixie"
+LATER = {"neovim": "bin/nvim", "hx": "lib/hx/hx", "rust-analyzer": "bin/rust-analyzer"}
+UNPACKED = "sddm"
 NPM = ["lefthook@2", "yarn@1.22.22", "prettier@3", "opencode-ai", "@openai/codex", "@google/gemini-cli",
        "@jdxcode/mise-linux-x64", "@continuedev/cli", "@devcontainers/cli", "cline", "@github/copilot",
        "eslint@9", "vite@7", "webpack@5", "webpack-cli@6", "jest@30"]
-WHEELS = ["pre-commit", "nox", "tox", "rust-just", "go-task-bin", "aider-chat"]
+WHEELS = ["pre-commit", "nox", "tox", "rust-just", "go-task-bin", "aider-chat", "podman-compose"]
 
 SCRIPT = "#!/bin/sh\ntouch MARK\n"
 REPOSITORY = "git init -q -b main . && git commit -q --allow-empty -m one"
@@ -59,7 +63,7 @@ TASKS = 'version: "3"\ntasks:\n  default:\n    cmds: [touch MARK]\n'
 class Control:
     """What makes a program act on a name."""
 
-    # The program, and the command that a user would run, in the directory of the case.
+    # The programs, and the command that a user would run, in the directory of the case.
     needs: str
     act: str
     content: str = "touch MARK\n"
@@ -133,14 +137,52 @@ def devcontainer(file=""):
     return Control("devcontainer", "devcontainer up --workspace-folder . --docker-path true", content, file)
 
 
+# Containers that need no rights beyond root's: no images from elsewhere, no network, no control groups.
+PODMAN = """[containers]
+cgroups = "disabled"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[network]
+network_config_dir = "ROOT/.networks"
+"""
+STORAGE = '[storage]\ndriver = "vfs"\ngraphroot = "ROOT/.images"\nrunroot = "ROOT/.run"\n'
+CONTAINERS = {".podman.conf": PODMAN, ".storage.conf": STORAGE}
+PODMAN_HERE = "export CONTAINERS_CONF=ROOT/.podman.conf CONTAINERS_STORAGE_CONF=ROOT/.storage.conf; "
+BUILDAH = PODMAN_HERE + "buildah bud --isolation chroot -q -v ROOT/..:ROOT/.. "
+DOCKERFILE = 'FROM scratch\nCOPY bash-static /sh\n'
+COMPOSED = """services:
+  planted:
+    image: shell
+    network_mode: host
+    ulimits: {nproc: 1000, nofile: 1000}
+    volumes: ["ROOT/..:ROOT/.."]
+    command: ["/sh", "-c", ": >MARK"]
+"""
+
+
+def composed():
+    """The user's containers run the image that they built before."""
+    # The second hierarchy of control groups, where there are two, is more than this runtime takes.
+    act = f"{PODMAN_HERE} unshare -m sh -c 'umount /sys/fs/cgroup/unified 2>/dev/null; podman-compose up'"
+    setup = f"cp /bin/bash-static . && echo '{DOCKERFILE}' >.built && {BUILDAH} -t shell -f .built ."
+    return Control("podman buildah crun podman-compose bash-static", act, COMPOSED, setup=setup, beside=CONTAINERS)
+
+
 def pseudo_terminal(command):
     return f"script -qec {shlex.quote(command)} /dev/null"
+
+
+def rust_project():
+    content = json.dumps({"sysroot": "ROOT/chain", "crates": [{"root_module": "x.rs", "edition": "2021", "deps": []}]})
+    return Control("later-rust-analyzer", RUST_ANALYZER, content, beside={**CHAIN, "x.rs": ""})
 
 
 EMACS = "TERM=xterm " + pseudo_terminal("emacs -nw --eval '(kill-emacs)'")
 RIPGREP = {"notes.txt": "touch MARK\n"}
 CHAIN = {"chain/bin/cargo": SCRIPT, "chain/bin/rustc": SCRIPT}
 NPM_RUN = "npm test"
+RUST_ANALYZER = f"{sys.executable} {checks.REPOSITORY}/tests/e2e/editor.py x.rs rust later-rust-analyzer"
 YARN = {"x.js": 'require("fs").writeFileSync("MARK", "")\n', "package.json": TRUE_JSON}
 HOOK = '[[hooks]]\nevent = "session_start"\ncommand = ["touch", "MARK"]\n'
 SINEW = '"$SINEW_BIN" --root . call List "{}"'
@@ -175,9 +217,18 @@ CONTROLS = {
     ".exrc": at_home("vim", "vim --not-a-term --cmd 'set exrc' -c q", content=':call system("touch MARK")\n'),
     ".vim/": at_home("vim", "vim --not-a-term -c q", content=':call system("touch MARK")\n', file="plugin/x.vim"),
     ".config/nvim/": at_home("nvim", "nvim --headless +q", content='os.execute("touch MARK")\n', file="init.lua"),
-    ".nvim.lua": at_home("nvim", "nvim --version | grep -qE 'v0.(9|[1-9][0-9])' || exit 77; nvim --headless --cmd 'set exrc' +q",
+    # The user trusts what is in the file.
+    ".nvim.lua": at_home("later-neovim", "later-neovim --headless -u NONE .nvim.lua +trust +q && later-neovim --headless --cmd 'set exrc' +q",
                          content='os.execute("touch MARK")\n'),
     ".nvimrc": at_home("nvim", "nvim --headless --cmd 'set exrc' +q", content=':call system("touch MARK")\n'),
+    ".helix/": at_home(
+        "later-hx", "(sleep 2; printf ':q\\r'; sleep 1) | TERM=xterm " + pseudo_terminal("later-hx x.p"), file="languages.toml",
+        content='[language-server.planted]\ncommand = "touch"\nargs = ["MARK"]\n[[language]]\nname = "planted"\n'
+                'scope = "source.p"\nfile-types = ["p"]\nlanguage-servers = ["planted"]\n', beside={"x.p": ""}),
+    "rust-analyzer.toml": Control("later-rust-analyzer", RUST_ANALYZER, '[rustfmt]\noverrideCommand = ["touch", "MARK"]\n',
+                                  beside={"x.rs": "", "Cargo.toml": '[package]\nname = "p"\n[lib]\npath = "x.rs"\n'}),
+    "rust-project.json": rust_project(),
+    ".rust-project.json": rust_project(),
     ".emacs": at_home("emacs", EMACS, content='(call-process "touch" nil nil nil "MARK")\n'),
     ".emacs.d/": at_home("emacs", EMACS, content='(call-process "touch" nil nil nil "MARK")\n', file="init.el"),
     ".dir-locals.el": at_home(
@@ -197,6 +248,7 @@ CONTROLS = {
     ".bash_logout": at_home("bash", "bash -lc exit"),
     ".bash_aliases": at_home("bash", "bash -ic true", setup="cp /etc/skel/.bashrc ."),
     ".profile": at_home("bash", "bash -lc true"),
+    ".xprofile": at_home("sddm-session", "sddm-session true"),
     ".zshrc": at_home("zsh", "zsh -ic true"),
     ".zprofile": at_home("zsh", "zsh -lc true"),
     ".zshenv": at_home("zsh", "zsh -c true"),
@@ -208,6 +260,12 @@ CONTROLS = {
     ".kshrc": at_home("ksh", "ksh -ic true"),
     ".config/autostart/": at_home("dex", "XDG_CONFIG_DIRS=/nonexistent dex -a -e X",
                                   content="[Desktop Entry]\nType=Application\nName=p\nExec=touch MARK\n", file="p.desktop"),
+    # The directory is how systemd finds that it runs, and the rest of what it would need is private.
+    ".config/systemd/": at_home(
+        "systemd", "unshare -m sh -c 'mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/user && "
+                   "XDG_RUNTIME_DIR=/run/user systemd --user'",
+        content="[Service]\nExecStart=touch MARK\n", file="user/planted.service",
+        setup="mkdir -p .config/systemd/user && printf '[Unit]\nWants=planted.service\n' >.config/systemd/user/default.target"),
     ".config/fish/": at_home("fish", "fish -c true", file="config.fish"),
     # Bash must have begun to read, or the terminal turns the return into a line feed.
     ".inputrc": at_home("script", "(sleep 1; printf 'true\\r'; sleep 1) | " + pseudo_terminal("bash --norc -i"),
@@ -276,6 +334,12 @@ CONTROLS = {
     "vite.config.*": module("vite", "vite build", "vite.config.ts", {"index.html": ""}),
     "webpack.config.*": node("webpack", "webpack", "webpack.config.cjs"),
     "jest.config.*": node("jest", "jest --passWithNoTests", "jest.config.js"),
+    "Dockerfile": Control("buildah bash-static", BUILDAH + ".", DOCKERFILE + 'RUN ["/sh", "-c", ": >MARK"]\n',
+                          setup="cp /bin/bash-static .", beside=CONTAINERS),
+    "docker-compose.yml": composed(),
+    "docker-compose.yaml": composed(),
+    "compose.yml": composed(),
+    "compose.yaml": composed(),
     "setup.py": Control("python3", "python3 setup.py --version", 'open("MARK", "w")\n'),
     "conftest.py": Control("pytest", "pytest", 'open("MARK", "w")\n'),
     "noxfile.py": Control("nox", "nox -l", 'open("MARK", "w")\n'),
@@ -287,12 +351,9 @@ CONTROLS = {
 # Names of programs that cannot be had here.
 WITHOUT = {
     ".vscode/": "Visual Studio Code", ".idea/": "IntelliJ IDEA", ".zed/": "Zed", "*.code-workspace": "Visual Studio Code",
-    "rust-analyzer.toml": "rust-analyzer", ".rust-analyzer.toml": "rust-analyzer", ".helix/": "Helix",
-    ".config/systemd/": "systemd of a user", ".cursorrules": "Cursor", ".cursor/": "Cursor", ".windsurfrules": "Windsurf",
+    ".cursorrules": "Cursor", ".cursor/": "Cursor", ".windsurfrules": "Windsurf",
     ".windsurf/": "Windsurf", ".kiro/": "Kiro", "crush.json": "Crush", ".crush.json": "Crush",
-    "build.gradle.kts": "a Gradle that reads Kotlin", ".xprofile": "a display manager",
-    "docker-compose.yml": "Docker", "docker-compose.yaml": "Docker", "compose.yml": "Docker", "compose.yaml": "Docker",
-    "Dockerfile": "Docker",
+    "build.gradle.kts": "a Gradle that reads Kotlin",
 }
 
 
@@ -343,17 +404,24 @@ def prepare(row, directory):
     row.planted.chmod(0o755)
     for name, content in (control.beside or {}).items():
         checks.write(row.root / name, row.filled(content)).chmod(0o755)
-    if control.setup and shutil.which(control.needs, path=environment(row, "")["PATH"]):
+    if control.setup and not missing(row):
         done = subprocess.run(["sh", "-c", row.filled(control.setup)], cwd=row.root, env=environment(row, ""),
                               capture_output=True, timeout=PATIENCE)
         equal(done.returncode, 0, f"the exit code of what prepares {row.name}: {done.stderr.decode()}")
 
 
+def missing(row):
+    """Returns the programs of a control that are not installed."""
+    path = environment(row, "")["PATH"]
+    return " ".join(program for program in CONTROLS[row.name].needs.split() if not shutil.which(program, path=path))
+
+
 def environment(row, model):
     tools = Path(os.environ["SINEW_E2E"])
-    paths = [tools / "protected/npm/node_modules/.bin", tools / "protected/venv/bin", Path(sys.executable).parent]
+    tools = tools / "protected"
+    paths = [tools / "npm/node_modules/.bin", tools / "venv/bin", tools / "bin", Path(sys.executable).parent]
     # ripgrep, as the tests of the searches install it.
-    paths.append(tools.parent / "tests/bin")
+    paths.append(tools.parent.parent / "tests/bin")
     env = {
         **os.environ,
         "PATH": ":".join([*map(str, paths), os.environ["PATH"]]),
@@ -443,8 +511,8 @@ def act(row, address, said):
     """Starts the program that acts on a name, until it did or ended."""
     control = CONTROLS[row.name]
     env = environment(row, address)
-    if not shutil.which(control.needs, path=env["PATH"]):
-        raise Skip(f"{control.needs} is not installed")
+    if absent := missing(row):
+        raise Skip(f"{absent} is not installed")
     command = row.filled(control.act).replace("MODEL", address)
     for setting in row.root.glob(".home/**/config.*ml"):
         setting.write_text(setting.read_text().replace("MODEL", address))
@@ -461,8 +529,6 @@ def act(row, address, said):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
-    if code == 77:
-        raise Skip(f"this {control.needs} is too old")
     true(acted(), f"`{command}` did nothing, exit {code}: {log.read_text(errors='replace')[-400:]}")
 
 
@@ -486,6 +552,36 @@ def install():
                         package], **quiet)
     # The one that is needed puts the program where its wrapper looks for it.
     subprocess.run(["node", "postinstall.mjs"], cwd=tools / "npm/node_modules/opencode-ai", **quiet)
+
+
+    unpack(tools, quiet)
+
+
+def unpack(tools, quiet):
+    """Unpacks Debian packages, and makes the programs `later-…` and `sddm-session` of them."""
+    root, lists, cache = tools / "root", tools / "apt/lists", tools / "apt/cache"
+    for directory in root, lists / "partial", cache / "archives/partial":
+        directory.mkdir(parents=True, exist_ok=True)
+    mirrors = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True).stdout.split()
+    sources = checks.write(tools / "apt/sources.list", "".join(f"deb {mirror} {LATER_RELEASE} main\n" for mirror in mirrors[:1]))
+    status = checks.write(tools / "apt/status", "")
+    options = {"Dir::Etc::SourceList": sources, "Dir::Etc::SourceParts": "/dev/null", "Dir::State::Lists": lists,
+               "Dir::State::status": status, "Dir::Cache": cache, "APT::Sandbox::User": "root"}
+    later = ["apt-get", "-qy", *(f"-o{name}={value}" for name, value in options.items())]
+    subprocess.run([*later, "update"], **quiet)
+    subprocess.run([*later, "install", "--no-install-recommends", "--download-only", *LATER], **quiet)
+    subprocess.run(["apt-get", "download", UNPACKED], cwd=cache / "archives", **quiet)
+    for package in (cache / "archives").glob("*.deb"):
+        subprocess.run(["dpkg-deb", "-x", package, root], **quiet)
+    libraries = root / "usr/lib" / f"{os.uname().machine}-linux-gnu"
+    linker = next(libraries.glob("ld-linux-*"), None)
+    for name, program in LATER.items():
+        if linker and (root / "usr" / program).exists():
+            checks.write(tools / f"bin/later-{name}", f"#!/bin/sh\nexport VIMRUNTIME={root}/usr/share/nvim/runtime\n"
+                         f'exec {linker} --library-path {libraries} {root}/usr/{program} "$@"\n').chmod(0o755)
+    session = root / "usr/share/sddm/scripts/Xsession"
+    if session.exists():
+        checks.write(tools / "bin/sddm-session", f'#!/bin/sh\nexec sh {session} "$@"\n').chmod(0o755)
 
 
 # Names as a file system takes them that does not tell upper from lower case.

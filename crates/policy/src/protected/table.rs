@@ -71,6 +71,7 @@ const MISE: &str = "mise sets variables and runs hooks from it";
 const OPENCODE: &str = "opencode starts the servers and plugins that it names";
 const CRUSH: &str = "Crush starts the servers that it names";
 const RUST_ANALYZER: &str = "rust-analyzer runs the commands that it names";
+const RUST_PROJECT: &str = "rust-analyzer runs the compiler that it names";
 const RUSTUP: &str = "rustup runs the toolchain that it names";
 const CARGO: &str = "cargo runs the compiler, wrappers and runners that it names";
 const BASH_LOGIN: &str = "a login shell of bash executes it";
@@ -116,7 +117,8 @@ pub const ON_THIS_HOST: &[ProtectedName] = &[
     row(".editorconfig", Editor, "editors change files by it when they save them"),
     row("*.code-workspace", Editor, IDE),
     row("rust-analyzer.toml", Editor, RUST_ANALYZER),
-    row(".rust-analyzer.toml", Editor, RUST_ANALYZER),
+    row("rust-project.json", Editor, RUST_PROJECT),
+    row(".rust-project.json", Editor, RUST_PROJECT),
     row(".envrc", Cd, "direnv executes it"),
     row(".direnv/", Cd, "direnv puts programs in it into the search path"),
     row(".tool-versions", Cd, "asdf and mise choose programs by it"),
