@@ -75,6 +75,8 @@ class Control:
     beside: dict = None
     # Whether the home is the directory of the case.
     home: bool = False
+    # What takes away what the program leaves outside the directory of the case.
+    after: str = ""
     # Whether the words of the file must have reached the model of an agent.
     obeyed: bool = False
 
@@ -164,9 +166,9 @@ COMPOSED = """services:
 def composed():
     """The user's containers run the image that they built before."""
     # The second hierarchy of control groups, where there are two, is more than this runtime takes.
-    act = f"{PODMAN_HERE} unshare -m sh -c 'umount /sys/fs/cgroup/unified 2>/dev/null; podman-compose up'"
+    act = f"{PODMAN_HERE} unshare -m sh -c 'umount /sys/fs/cgroup/unified 2>/dev/null; later-podman-compose up'"
     setup = f"cp /bin/bash-static . && echo '{DOCKERFILE}' >.built && {BUILDAH} -t shell -f .built ."
-    return Control("podman buildah crun podman-compose bash-static", act, COMPOSED, setup=setup, beside=CONTAINERS)
+    return Control("podman buildah crun later-podman-compose bash-static", act, COMPOSED, setup=setup, beside=CONTAINERS)
 
 
 def pseudo_terminal(command):
@@ -182,6 +184,8 @@ EMACS = "TERM=xterm " + pseudo_terminal("emacs -nw --eval '(kill-emacs)'")
 RIPGREP = {"notes.txt": "touch MARK\n"}
 CHAIN = {"chain/bin/cargo": SCRIPT, "chain/bin/rustc": SCRIPT}
 NPM_RUN = "npm test"
+SYSTEMD_CGROUPS = "/sys/fs/cgroup/systemd"
+CGROUP = f"{SYSTEMD_CGROUPS}/sinew-e2e"
 RUST_ANALYZER = f"{sys.executable} {checks.REPOSITORY}/tests/e2e/editor.py x.rs rust later-rust-analyzer"
 YARN = {"x.js": 'require("fs").writeFileSync("MARK", "")\n', "package.json": TRUE_JSON}
 HOOK = '[[hooks]]\nevent = "session_start"\ncommand = ["touch", "MARK"]\n'
@@ -260,12 +264,17 @@ CONTROLS = {
     ".kshrc": at_home("ksh", "ksh -ic true"),
     ".config/autostart/": at_home("dex", "XDG_CONFIG_DIRS=/nonexistent dex -a -e X",
                                   content="[Desktop Entry]\nType=Application\nName=p\nExec=touch MARK\n", file="p.desktop"),
-    # The directory is how systemd finds that it runs, and the rest of what it would need is private.
+    # Outside a cgroup of its own it would take every process of the machine into one. The directory of /run tells it
+    # that the machine runs systemd.
     ".config/systemd/": at_home(
-        "systemd", "unshare -m sh -c 'mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/user && "
+        "systemd", f"test -d {SYSTEMD_CGROUPS} || exit 77; mkdir {CGROUP} && echo $$ >{CGROUP}/cgroup.procs && unshare -m -C sh -c '"
+                   f"mount -t tmpfs tmpfs /sys/fs/cgroup && mkdir {SYSTEMD_CGROUPS} && "
+                   f"mount -t cgroup -o none,name=systemd cgroup {SYSTEMD_CGROUPS} && "
+                   "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/user && "
                    "XDG_RUNTIME_DIR=/run/user systemd --user'",
         content="[Service]\nExecStart=touch MARK\n", file="user/planted.service",
-        setup="mkdir -p .config/systemd/user && printf '[Unit]\nWants=planted.service\n' >.config/systemd/user/default.target"),
+        setup="mkdir -p .config/systemd/user && printf '[Unit]\nWants=planted.service\n' >.config/systemd/user/default.target",
+        after=f"find {CGROUP} -depth -type d -exec rmdir {{}} ';'"),
     ".config/fish/": at_home("fish", "fish -c true", file="config.fish"),
     # Bash must have begun to read, or the terminal turns the return into a line feed.
     ".inputrc": at_home("script", "(sleep 1; printf 'true\\r'; sleep 1) | " + pseudo_terminal("bash --norc -i"),
@@ -529,6 +538,9 @@ def act(row, address, said):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
+        subprocess.run(["sh", "-c", control.after], check=True)
+    if code == 77:
+        raise Skip(f"{control.needs} cannot be tried on this machine")
     true(acted(), f"`{command}` did nothing, exit {code}: {log.read_text(errors='replace')[-400:]}")
 
 
@@ -558,7 +570,7 @@ def install():
 
 
 def unpack(tools, quiet):
-    """Unpacks Debian packages, and makes the programs `later-…` and `sddm-session` of them."""
+    """Unpacks Debian packages, and makes the programs `later-…` and `sddm-session`."""
     root, lists, cache = tools / "root", tools / "apt/lists", tools / "apt/cache"
     for directory in root, lists / "partial", cache / "archives/partial":
         directory.mkdir(parents=True, exist_ok=True)
@@ -579,6 +591,7 @@ def unpack(tools, quiet):
         if linker and (root / "usr" / program).exists():
             checks.write(tools / f"bin/later-{name}", f"#!/bin/sh\nexport VIMRUNTIME={root}/usr/share/nvim/runtime\n"
                          f'exec {linker} --library-path {libraries} {root}/usr/{program} "$@"\n').chmod(0o755)
+    checks.write(tools / "bin/later-podman-compose", f'#!/bin/sh\nexec {tools}/venv/bin/podman-compose "$@"\n').chmod(0o755)
     session = root / "usr/share/sddm/scripts/Xsession"
     if session.exists():
         checks.write(tools / "bin/sddm-session", f'#!/bin/sh\nexec sh {session} "$@"\n').chmod(0o755)
