@@ -155,7 +155,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     }
     // The client and the null server are the floor of what is measured.
     if cfg!(debug_assertions) {
-        let mut optimized = std::process::Command::new("cargo");
+        let mut optimized = crate::cargo_command();
         optimized.args(["run", "--quiet", "--release", "--package", "xtask", "--", "bench"]);
         let status = optimized.args(args).current_dir(root).status()?;
         return if status.success() { Ok(()) } else { bail!("the bench ended with {status}") };

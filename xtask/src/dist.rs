@@ -51,7 +51,7 @@ pub(crate) fn cargo(root: &Path, target: &[&str]) -> Result<Command> {
     let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", words.to_uppercase());
     // The linker of other machines may not know how to fold identical functions.
     let more = if host.starts_with("x86_64") { FOR_X86_64 } else { "" };
-    let mut cargo = Command::new("cargo");
+    let mut cargo = crate::cargo_command();
     cargo.args(["build", "--profile", "dist", "--target", &host, "--package", "sinew"]);
     cargo.args(target).env(flags, format!("{FLAGS}{more}")).env(format!("CFLAGS_{words}"), C_FLAGS);
     // These would take the place of the flags.

@@ -172,9 +172,17 @@ fn run_in_turn(programs: &Mutex<std::vec::IntoIter<Program>>) -> Result<usize> {
     }
 }
 
+/// Returns Cargo with the environment that it has outside of `cargo run`: the build script of `ring` depends on the
+/// package named there, and would compile much anew.
+pub(crate) fn cargo_command() -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
+    cargo
+}
+
 /// Returns the command that tests the workspace.
 fn tests(n_for_each: usize) -> Command {
-    let mut tests = Command::new("cargo");
+    let mut tests = cargo_command();
     with_threads(&mut tests, n_for_each).args(["test", "--workspace"]);
     tests
 }
@@ -215,7 +223,7 @@ fn docs(args: &[String]) -> Result<()> {
         (&["--package", "sinew", "--test", "main"], &of_command),
     ];
     for (target, tests) in runs {
-        let status = Command::new("cargo")
+        let status = cargo_command()
             .arg("test")
             .args(target)
             .arg("--")
@@ -276,7 +284,7 @@ fn nightly(args: &[String]) -> Result<()> {
     std::fs::create_dir_all(&results)?;
     if runs("tests") {
         bench::ripgrep(&root())?;
-        let mut tests = Command::new("cargo");
+        let mut tests = cargo_command();
         tests.args(["test", "--workspace"]);
         tests.env("SINEW_TEST_ROUNDS", NIGHTLY_ROUNDS).env("PROPTEST_CASES", NIGHTLY_CASES);
         run("the tests", &mut tests)?;
@@ -346,7 +354,7 @@ fn refuse(args: &[String]) -> Result<()> {
 
 /// Runs cargo in the root of the workspace, with its output on the terminal.
 fn cargo(args: &[&str], more: &[String]) -> Result<()> {
-    let mut command = Command::new("cargo");
+    let mut command = cargo_command();
     run(&format!("`cargo {}`", args.join(" ")), command.args(args).args(more))
 }
 

@@ -333,7 +333,7 @@ pub(super) fn installed(
         return Ok(path);
     }
     println!("installing {package}");
-    let status = Command::new("cargo")
+    let status = crate::cargo_command()
         .args(["install", "--locked", "--force", "--root"])
         .arg(folder)
         .arg(package)

@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -96,7 +95,7 @@ fn fetch(package: &Path) -> Result<PathBuf> {
     fs::create_dir_all(package)?;
     fs::write(package.join("lib.rs"), "")?;
     fs::write(package.join("Cargo.toml"), manifest)?;
-    let status = Command::new("cargo")
+    let status = crate::cargo_command()
         .args(["vendor", "--quiet", "vendor"])
         .current_dir(package)
         .status()?;
