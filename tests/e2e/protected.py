@@ -274,7 +274,8 @@ CONTROLS = {
                    "XDG_RUNTIME_DIR=/run/user systemd --user'",
         content="[Service]\nExecStart=touch MARK\n", file="user/planted.service",
         setup="mkdir -p .config/systemd/user && printf '[Unit]\nWants=planted.service\n' >.config/systemd/user/default.target",
-        after=f"find {CGROUP} -depth -type d -exec rmdir {{}} ';'"),
+        # Processes that were killed are in it for a moment more.
+        after=f"while test -d {CGROUP}; do find {CGROUP} -depth -type d -exec rmdir {{}} ';' 2>/dev/null; sleep 0.05; done"),
     ".config/fish/": at_home("fish", "fish -c true", file="config.fish"),
     # Bash must have begun to read, or the terminal turns the return into a line feed.
     ".inputrc": at_home("script", "(sleep 1; printf 'true\\r'; sleep 1) | " + pseudo_terminal("bash --norc -i"),
@@ -538,7 +539,7 @@ def act(row, address, said):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
-        subprocess.run(["sh", "-c", control.after], check=True)
+        subprocess.run(["sh", "-c", control.after], check=True, timeout=PATIENCE)
     if code == 77:
         raise Skip(f"{control.needs} cannot be tried on this machine")
     true(acted(), f"`{command}` did nothing, exit {code}: {log.read_text(errors='replace')[-400:]}")
