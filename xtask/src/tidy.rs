@@ -37,6 +37,7 @@ const PLACES: &[Place] = &[
     Place { name: "sinew-policy", may_use: &["sinew-tool", "sinew-fs", "sinew-shell"] },
     Place { name: "sinew-records", may_use: &["sinew-tool", "sinew-fs"] },
     Place { name: "sinew-sandbox", may_use: &["sinew-tool", "sinew-fs", "sinew-policy"] },
+    Place { name: "sinew-web", may_use: &["sinew-tool", "sinew-policy"] },
     Place {
         name: "sinew-guard",
         may_use: &[
@@ -46,6 +47,7 @@ const PLACES: &[Place] = &[
             "sinew-policy",
             "sinew-records",
             "sinew-sandbox",
+            "sinew-web",
         ],
     },
     Place { name: "sinew-ops", may_use: &["sinew-tool"] },
@@ -124,6 +126,7 @@ const WORDS: &[(&str, usize)] = &[
     ("sinew-shell", 3),
     ("sinew-testkit", 13),
     ("sinew-tool", 12),
+    ("sinew-web", 0),
     ("xtask", 15),
 ];
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use sinew_guard::{Layer, Object, Rule, RuleOrigin, StateDir};
+use sinew_guard::{HostPattern, Layer, Object, Rule, RuleOrigin, StateDir};
 use sinew_runtime::GrantStore;
 use sinew_tool::{Effects, Kind, ToolError};
 
@@ -138,7 +138,10 @@ fn options_of(rule: &Rule) -> RuleOptions {
         Object::Call => {}
         Object::Paths(globs) => paths = list(globs.written()),
         Object::Command(pattern) => command = Some(pattern.to_string()),
-        Object::Hosts(names) => hosts = list(names),
+        Object::Hosts(patterns) => {
+            let written: Vec<String> = patterns.iter().map(HostPattern::to_string).collect();
+            hosts = list(&written);
+        }
     }
     RuleOptions {
         verdict: rule.verdict.as_str().to_owned(),

@@ -23,6 +23,7 @@ pub mod rules;
 mod serve;
 mod settings;
 pub mod trust;
+mod web;
 
 pub use files::{may_have_settings, read as read_text};
 pub use grants::Grants;

@@ -466,6 +466,31 @@ pub struct ToolsOptions {
     /// `[tools.exec]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecOptions>,
+    /// `[tools.web_fetch]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub web_fetch: Option<WebFetchOptions>,
+}
+
+/// `[tools.web_fetch]`: how pages are fetched, in every dialect.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebFetchOptions {
+    /// Hosts that are fetched although they are not public, each with its port, such as `127.0.0.1:8080` or
+    /// `wiki.example:443`. Rules still judge them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_hosts: Option<Vec<String>>,
+    /// How long a page may take in all, in seconds, from 1 to 600.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u64>,
+    /// How long a server may send nothing, in seconds, from 1 to 600.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_s: Option<u64>,
+    /// The most redirects that are followed, from 0 to 50.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_redirects: Option<u64>,
+    /// How long an answer is reused, in seconds, at most 86400; 0 reuses none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_s: Option<u64>,
 }
 
 /// `[tools.exec]`: how commands run in the dialect clawft, under the names of its configuration. Other dialects do

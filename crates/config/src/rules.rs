@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use sinew_guard::{
-    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside,
+    CommandPattern, Condition, HostPattern, Layer, Object, Paths, Profile, Rule, RuleOrigin,
+    lies_outside,
 };
 use sinew_tool::{Effects, Verdict, name_matches, shown, tool_matches};
 
@@ -110,19 +111,13 @@ fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigE
     })
 }
 
-/// Validates a host pattern: a name or an address, `*.` before a name, or `*`.
-fn host_pattern(key: &str, written: &str) -> Result<String, ConfigError> {
-    let name = written.strip_prefix("*.").unwrap_or(written);
-    let is_name =
-        |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '[' | ']');
-    match written == "*" || (!name.is_empty() && name.chars().all(is_name)) {
-        true => Ok(written.trim_end_matches('.').to_ascii_lowercase()),
-        false => Err(ConfigError(format!(
-            "`{key}.hosts` must hold names such as `example.com` or `*.example.com`, not `{}`; names \
-             with other letters are written as they are looked up (`xn--…`)",
+fn host_pattern(key: &str, written: &str) -> Result<HostPattern, ConfigError> {
+    HostPattern::parse(written).map_err(|why| {
+        ConfigError(format!(
+            "`{key}.hosts` must hold hosts such as `example.com`, `*.example.com` or `example.com:443`, not `{}`: {why}",
             written.escape_debug()
-        ))),
-    }
+        ))
+    })
 }
 
 /// Returns the rules of every layer with their origins.
@@ -204,8 +199,15 @@ impl Layered {
 
 /// Returns why a condition can match no call.
 fn idle(when: &ConditionOptions) -> Option<String> {
-    if when.hosts.is_some() {
-        return Some(String::from("no tool names hosts yet; commands have `run.network`"));
+    let fetches = |pattern: &String| {
+        has_tool(pattern, |effects| {
+            effects.contains(Effects::NETWORK) && !effects.contains(Effects::EXECUTE)
+        })
+    };
+    let named = when.tools.as_ref().map(|tools| sinew_dialects::operations(tools));
+    if when.hosts.is_some() && named.is_some_and(|tools| !tools.iter().any(fetches)) {
+        let why = "none of its tools fetches pages, and commands have `run.network`";
+        return Some(String::from(why));
     }
     if let Some(why) = idle_effects(when) {
         return Some(why);
@@ -221,8 +223,8 @@ fn idle(when: &ConditionOptions) -> Option<String> {
         ));
     }
     let tools = sinew_dialects::operations(when.tools.as_ref()?);
-    (!tools.iter().any(|pattern| runs_commands(pattern)))
-        .then(|| String::from("none of its tools runs a command"))
+    let runs = |pattern: &String| has_tool(pattern, |effects| effects.contains(Effects::EXECUTE));
+    (!tools.iter().any(runs)).then(|| String::from("none of its tools runs a command"))
 }
 
 /// Returns why none of the matched tools has one of the effects.
@@ -276,15 +278,15 @@ fn sign_of_shell(word: &str) -> Option<&str> {
     alone.into_iter().find(|sign| *sign == word).or_else(|| word.ends_with(';').then_some(";"))
 }
 
-/// Returns whether a pattern matches a tool that runs commands, or only unknown tools.
-fn runs_commands(pattern: &str) -> bool {
+/// Returns whether a pattern matches a tool with such effects, or only unknown tools.
+fn has_tool(pattern: &str, is_meant: impl Fn(Effects) -> bool) -> bool {
     let tools = sinew_dialects::tools();
     let mut named = tools
         .filter(|tool| {
             tool_matches(pattern, tool.name()) || name_matches(pattern, tool.operation())
         })
         .peekable();
-    named.peek().is_none() || named.any(|tool| tool.facts().effects.contains(Effects::EXECUTE))
+    named.peek().is_none() || named.any(|tool| is_meant(tool.facts().effects))
 }
 
 impl Layered {

@@ -3,17 +3,19 @@
 use sinew_tool::{Effects, Tool};
 
 /// The words for groups of tools.
-const WORDS: [&str; 5] = ["all", "core", "read", "edit", "run"];
+const WORDS: [&str; 6] = ["all", "core", "read", "edit", "run", "web"];
 
 /// Returns whether a word of `serve` matches a tool.
 pub fn serves(word: &str, tool: &dyn Tool) -> bool {
     let effects = tool.facts().effects;
+    let is_web = effects.contains(Effects::NETWORK) && !effects.contains(Effects::EXECUTE);
     match word {
         "all" => true,
         "core" => tool.core(),
-        "read" => effects.contains(Effects::OBSERVE),
-        "edit" => effects.contains(Effects::CHANGE),
+        "read" => effects.contains(Effects::OBSERVE) && !is_web,
+        "edit" => effects.contains(Effects::CHANGE) && !is_web,
         "run" => effects.contains(Effects::EXECUTE) || effects.contains(Effects::SESSION),
+        "web" => is_web,
         pattern => sinew_tool::tool_matches(pattern, tool.name()),
     }
 }
@@ -50,6 +52,8 @@ mod tests {
             (Some(&["all"][..]), &["edit"], true),
             (Some(&["read"]), &["Read", "Grep"], true),
             (Some(&["read"]), &["Read", "Write"], false),
+            (Some(&["read", "edit"]), &["WebFetch"], false),
+            (Some(&["web"]), &["WebFetch"], true),
         ] {
             assert_eq!(narrows(old, new), narrow, "{old:?} {new:?}");
         }
@@ -57,10 +61,10 @@ mod tests {
 
     #[test]
     fn words_that_mean_nothing_are_known_as_such() {
-        for word in ["all", "core", "read", "edit", "run", "Read", "G*"] {
+        for word in ["all", "core", "read", "edit", "run", "web", "Read", "G*"] {
             assert!(is_known(word), "{word}");
         }
-        for word in ["web", "Raed", ""] {
+        for word in ["net", "Raed", ""] {
             assert!(!is_known(word), "{word}");
         }
     }

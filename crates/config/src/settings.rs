@@ -7,14 +7,14 @@ use std::time::Duration;
 use sinew_guard::checkpoints::Larger;
 use sinew_guard::{
     Activate, CheckpointSettings, CommandPolicy, HttpAddress, LedgerSync, OnFailure, ProcessLimits,
-    Profile, Resolver, Retention, Rules, SandboxLevel, can_be_granted,
+    Profile, Resolver, Retention, Rules, SandboxLevel, WebSettings, can_be_granted,
 };
 use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
 use super::context_window::reply_bytes_for_context;
 use super::options::{CommandPolicyOptions, RunOptions};
-use super::{ConfigError, Options, hooks, rules};
+use super::{ConfigError, Options, hooks, rules, web};
 
 /// The log level of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +108,8 @@ pub struct Settings {
     pub resolver: Resolver,
     /// The settings of commands.
     pub run: RunSettings,
+    /// How pages are fetched.
+    pub web: WebSettings,
     /// The ledger mode.
     pub ledger: LedgerMode,
     /// The size, retention and sync settings of checkpoints.
@@ -203,6 +205,7 @@ impl Settings {
             log: word("log", options.log.as_ref(), &logs)?.unwrap_or(LogLevel::Warn),
             resolver: resolver(options)?,
             run: run(options)?,
+            web: web::settings(options)?,
             ledger: ledger(options)?,
             checkpoints: checkpoints(options)?,
             max_line_bytes: max_line_bytes.unwrap_or(8 * 1024 * 1024),

@@ -15,6 +15,8 @@
 //! - Binary content is refused; a file larger than a reply is cut, with its full `size`. Writes are atomic.
 //! - `recursive` works: names become paths, and ignore files apply. A symlink is neither followed nor a
 //!   directory. A name may start with two dots.
+//! - A page is fetched from public hosts alone, each redirect and address judged; a file that is no text is stored,
+//!   and `content` says where.
 //! - A patch applies to `path`, whatever its headers say. One that removes every line leaves an empty file.
 //!   One that does not fit, or has a second file, is refused.
 
@@ -22,6 +24,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
+use sinew_ops::web_fetch::{self, WebContent};
 use sinew_ops::{apply_patch, iso_millis, list, read, write};
 use sinew_tool::{
     Bound, Conventions, Dialect, Exit, FileError, FileKind, FileSettings, Finished, Kind, Param,
@@ -48,6 +51,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         FILE_LIST.tool(),
         APPLY_PATCH.tool(),
         SHELL_EXEC.tool(),
+        WEB_FETCH.tool(),
     ]
 }
 
@@ -121,6 +125,47 @@ const APPLY_PATCH: Row<apply_patch::ApplyPatch> = Row {
         Reply::json(json!({ "patched": true, "path": text(changed) }))
     })
 };
+
+/// The most bytes of `content` in a result of `tool::web_fetch`.
+const MAX_CONTENT: usize = 100_000;
+
+const WEB_FETCH: Row<web_fetch::WebFetch> = Row {
+    name: "tool::web_fetch",
+    description: "Fetch a URL of a public host; HTML is converted to text.",
+    params: &[
+        Param::required("url", "url", ParamKind::String, "URL to fetch"),
+        Param::optional(
+            "maxSize",
+            "max_bytes",
+            ParamKind::Number { min: 1, cap: Some(web_fetch::MAX_BYTES as i64) },
+            "Maximum response size in bytes",
+        )
+        .or(Preset::Int(500_000)),
+    ],
+    presets: &[("format", Preset::Str("text"))],
+    bound: Bound::HARD,
+    ..Row::<web_fetch::WebFetch>::shaped(|args, out, _| web_fetched(args, out))
+};
+
+fn web_fetched(args: &web_fetch::WebFetchArgs, out: web_fetch::WebFetchOut) -> Reply {
+    let whole = match &out.content {
+        WebContent::Text { text, .. } => text.clone(),
+        WebContent::Stored(Some(path)) => format!("[stored in {path}]"),
+        WebContent::Stored(None) | WebContent::Picture(_) => String::from("[no text]"),
+        WebContent::Nothing => String::new(),
+    };
+    let content = whole.get(..whole.floor_char_boundary(MAX_CONTENT)).unwrap_or_default();
+    let truncated = out.response.is_cut || content.len() < whole.len();
+    let mut reply = Reply::json(json!({
+        "url": args.url,
+        "status": out.response.status,
+        "contentType": out.response.header("content-type").unwrap_or_default(),
+        "content": content,
+        "truncated": truncated,
+    }));
+    reply.meta.truncated = truncated;
+    reply
+}
 
 fn file_read(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {
     let path = text(shaping.path(0));

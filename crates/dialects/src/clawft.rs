@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
+use sinew_ops::web_fetch::{self, WebContent};
 use sinew_ops::{edit, list, read, write};
 use sinew_tool::{
     Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
@@ -47,6 +48,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         LIST_DIRECTORY.tool(),
         EXEC_SHELL.tool(),
         SPAWN.tool(),
+        WEB_FETCH.tool(),
     ]
 }
 
@@ -268,6 +270,60 @@ const SPAWN: Row<bash::Bash> = Row {
     fail: |error, _| fail(error),
     ..Row::<bash::Bash>::shaped(|args, out, _| bash::shaped(args, out, spawn))
 };
+
+const WEB_FETCH: Row<web_fetch::WebFetch> = Row {
+    name: "web_fetch",
+    description: "Fetch content from a URL of a public host.",
+    params: &[
+        Param::required("url", "url", ParamKind::String, "URL to fetch (http:// or https://)"),
+        Param::optional("method", "method", ParamKind::String, "HTTP method")
+            .or(Preset::Str("GET")),
+        Param::optional("headers", "headers", ParamKind::Map, "HTTP headers as key-value pairs"),
+    ],
+    presets: &[("format", Preset::Str("raw"))],
+    bound: BOUND,
+    fail: |error, _| fail(error),
+    ..Row::<web_fetch::WebFetch>::shaped(|_, out, _| web_fetched(&out))
+};
+
+/// Returns the result object of a fetch; its body is cut to the limit of results.
+fn web_fetched(out: &web_fetch::WebFetchOut) -> Reply {
+    let limit = web_fetch::MAX_BYTES;
+    let (body, stored) = match &out.content {
+        WebContent::Text { text, .. } => (text.as_str(), None),
+        WebContent::Stored(path) => ("", path.as_deref()),
+        WebContent::Picture(_) | WebContent::Nothing => ("", None),
+    };
+    let object = |body: &str, is_cut: bool| {
+        let mut object = json!({
+            "status": out.response.status,
+            "content_type": out.response.header("content-type").unwrap_or_default(),
+            "body": body,
+            "url": out.response.url,
+            "bytes": out.n_bytes,
+        });
+        if let Some(fields) = object.as_object_mut() {
+            if is_cut || out.response.is_cut {
+                fields.insert(String::from("truncated"), Value::Bool(true));
+            }
+            if out.response.is_cut {
+                let warning = format!("Response body truncated at {limit} bytes");
+                fields.insert(String::from("limit_bytes"), Value::from(limit));
+                fields.insert(String::from("warning"), Value::from(warning));
+            }
+            if let Some(path) = stored {
+                fields.insert(String::from("output_path"), Value::from(path));
+            }
+        }
+        object
+    };
+    let room = BOUND.max_bytes.saturating_sub(object("", true).to_string().len());
+    let shown = end::within_json(body, room);
+    let is_cut = shown.len() < body.len();
+    let mut reply = Reply::json(object(shown, is_cut));
+    reply.meta.truncated = is_cut || out.response.is_cut;
+    reply
+}
 
 fn exec_shell(args: &bash::BashArgs, finished: &Finished) -> Reply {
     result(args, finished, |code, stdout, stderr| {

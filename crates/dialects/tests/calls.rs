@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew_testkit::{MemoryWorld, ROOT, Scripted, call, finished, golden};
-use sinew_tool::{Block, Dialect, Exit, Tool};
+use sinew_testkit::{MemoryWorld, Pages, ROOT, Scripted, call, finished, golden};
+use sinew_tool::{Block, Dialect, Exit, Tool, WebResponse};
 
 /// The tree that every call starts from.
 fn world(dialect: &Dialect) -> MemoryWorld {
     let mut settings = (dialect.settings)();
     settings.max_read_bytes = settings.max_read_bytes.map(|_| 2_000);
     let mut world = MemoryWorld::with_settings(settings);
+    world.pages = fetched();
     world.processes = Scripted::new(finished(Exit::Code(2), "out\n", "err\n"), Vec::new());
     world
         .file("a.rs", "fn a() {\n    one();\n}\n")
@@ -75,6 +76,7 @@ fn deeds() -> Vec<FileOp> {
         on_files_of_mcp(),
         on_directories_of_mcp(),
         commands(),
+        pages(),
     ];
     all.concat()
 }
@@ -461,6 +463,65 @@ fn commands() -> Vec<FileOp> {
         ("no list", "spawn", json!({ "command": "make", "args": "all" })),
         ("another unit", "exec", json!({ "command": "make", "timeout_ms": 5 })),
     ]
+}
+
+/// Pages that calls fetch.
+fn fetched() -> Pages {
+    let of = Pages::answer;
+    [
+        ("page", of("text/html; charset=utf-8", b"<title>T</title><p>one\ntwo")),
+        ("text", of("text/plain", b"text \"quoted\"\n")),
+        ("gone", WebResponse { status: 404, ..of("text/plain", b"gone") }),
+        ("empty", WebResponse { status: 204, ..of("", b"") }),
+        ("picture", of("image/png", b"\x89PNG")),
+        ("zip", of("application/zip", b"PK\0")),
+        ("long", of("text/plain", &b"0123456789".repeat(15_000))),
+        ("huge", of("text/plain", &b"x".repeat(10 * 1024 * 1024 + 1))),
+    ]
+    .into_iter()
+    .fold(Pages::default(), |pages, (path, answer)| {
+        pages.with(&format!("http://x.test/{path}"), answer)
+    })
+}
+
+fn pages() -> Vec<FileOp> {
+    let of = |path: &str| json!({ "url": format!("http://x.test/{path}") });
+    let mut deeds = Vec::new();
+    for tool in ["WebFetch", "tool::web_fetch", "web_fetch"] {
+        deeds.extend([
+            ("a page", tool, of("page")),
+            ("a text", tool, of("text")),
+            ("nothing there", tool, of("gone")),
+            ("no body", tool, of("empty")),
+            ("a picture", tool, of("picture")),
+            ("no text", tool, of("zip")),
+            ("a host that cannot be reached", tool, of("missing")),
+            ("no address", tool, json!({})),
+        ]);
+    }
+    deeds.extend([
+        ("the main text", "WebFetch", json!({ "url": "http://x.test/page", "format": "article" })),
+        ("less than there is", "WebFetch", json!({ "url": "http://x.test/text", "max_bytes": 4 })),
+        ("no such format", "WebFetch", json!({ "url": "http://x.test/text", "format": "pdf" })),
+        (
+            "less than there is",
+            "tool::web_fetch",
+            json!({ "url": "http://x.test/text", "maxSize": 4 }),
+        ),
+        ("another unit", "tool::web_fetch", json!({ "url": "http://x.test/text", "max_size": 4 })),
+        (
+            "a method",
+            "web_fetch",
+            json!({ "url": "http://x.test/text", "method": "post", "headers": { "a": "b" } }),
+        ),
+        ("no method", "web_fetch", json!({ "url": "http://x.test/text", "method": "no method" })),
+        (
+            "no text in a header",
+            "web_fetch",
+            json!({ "url": "http://x.test/text", "headers": { "a": 1 } }),
+        ),
+    ]);
+    deeds
 }
 
 /// Makes the paths of a call absolute.

@@ -1,7 +1,7 @@
 //! What a reply leaves out of files that are larger than it, and of names that begin with a dot.
 
 use serde_json::{Value, json};
-use sinew_testkit::{MemoryWorld, ROOT, call};
+use sinew_testkit::{MemoryWorld, Pages, ROOT, call};
 use sinew_tool::{Block, Reply};
 
 /// Calls a tool on a tree with one large file, a directory of many names and hidden ones.
@@ -21,6 +21,39 @@ fn reply(dialect: &str, tool: &str, args: Value) -> Option<Reply> {
     let tools = (dialect.tools)();
     let tool = tools.iter().find(|known| known.name() == tool)?;
     Some(call(&world, tool, args))
+}
+
+/// Fetches a page in a dialect.
+fn fetched(dialect: &str, tool: &str, n_bytes: usize) -> Option<Value> {
+    let dialect = sinew_dialects::dialect(dialect)?;
+    let page = Pages::answer("text/plain", &b"0123456789\"\n".repeat(n_bytes / 12));
+    let pages = Pages::default().with("http://x.test/", page);
+    let mut world = MemoryWorld::with_settings((dialect.settings)());
+    world.pages = pages;
+    let tools = (dialect.tools)();
+    let tool = tools.iter().find(|known| known.name() == tool)?;
+    let reply = call(&world, tool, json!({ "url": "http://x.test/" }));
+    serde_json::from_str(text(&reply)).ok()
+}
+
+#[test]
+fn pages_are_cut() {
+    let page = fetched("agentos", "tool::web_fetch", 90_000).expect("a page");
+    assert_eq!(page["truncated"], false);
+    for n_bytes in [120_000, 600_000] {
+        let page = fetched("agentos", "tool::web_fetch", n_bytes).expect("a page");
+        assert_eq!(page["content"].as_str().expect("a text").len(), 100_000);
+        assert_eq!(page["truncated"], true);
+    }
+    let page = fetched("clawft", "web_fetch", 12_000).expect("a page");
+    assert_eq!((&page["bytes"], &page["truncated"]), (&json!(12_000), &Value::Null));
+    let page = fetched("clawft", "web_fetch", 120_000).expect("a page");
+    assert!(page.to_string().len() <= 64 * 1024 && 60 * 1024 < page.to_string().len());
+    assert_eq!((&page["bytes"], &page["truncated"]), (&json!(120_000), &json!(true)));
+    assert_eq!(page["limit_bytes"], Value::Null);
+    let page = fetched("clawft", "web_fetch", 12_000_000).expect("a page");
+    assert_eq!((&page["bytes"], &page["limit_bytes"]), (&json!(10_485_760), &json!(10_485_760)));
+    assert_eq!(page["warning"], "Response body truncated at 10485760 bytes");
 }
 
 fn text(reply: &Reply) -> &str {

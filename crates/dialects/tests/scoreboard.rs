@@ -26,10 +26,22 @@ const EXACT: &[(&str, &[&str])] = &[
             "tool::file_list",
             "tool::apply_patch",
             "tool::shell_exec",
+            "tool::web_fetch",
         ],
     ),
     ("aionrs", &["Read", "Write", "Edit", "Bash", "Grep", "Glob"]),
-    ("clawft", &["read_file", "write_file", "edit_file", "list_directory", "exec_shell", "spawn"]),
+    (
+        "clawft",
+        &[
+            "read_file",
+            "write_file",
+            "edit_file",
+            "list_directory",
+            "exec_shell",
+            "web_fetch",
+            "spawn",
+        ],
+    ),
 ];
 
 /// Returns a tool's schema in the form of the catalogs.
@@ -151,5 +163,5 @@ fn exact_tools_have_golden_calls() {
             n_exact += 1;
         }
     }
-    assert_eq!(n_exact, 30, "of 42 tools");
+    assert_eq!(n_exact, 32, "of 42 tools");
 }

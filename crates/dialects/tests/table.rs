@@ -21,12 +21,15 @@ fn value(name: &str, property: &Value) -> Value {
     match property["type"].as_str().unwrap_or_default() {
         "integer" | "number" => json!(1),
         "boolean" => json!(true),
+        "object" => json!({ "name": "value" }),
         "array" if property["items"]["type"] == "string" => json!(["cat"]),
         "array" => json!([Value::Object(example(&property["items"]))]),
         _ if ["patch", "input"].contains(&name) => {
             json!("*** Begin Patch\n*** Add File: x\n+x\n*** End Patch\n")
         }
         _ if name.contains("path") => json!("/somewhere/file"),
+        // A method that may have a body.
+        _ if name == "method" => json!("POST"),
         _ if name.ends_with("sha256") => json!("0".repeat(64)),
         _ if name.starts_with("old") => json!("old"),
         _ => json!("new"),

@@ -83,11 +83,11 @@ impl Store {
     }
 
     /// Stores the full output of a call; returns its path relative to the first root. Never overwrites.
-    pub fn put(&self, id: &str, text: &str) -> Result<String, ToolError> {
+    pub fn put(&self, id: &str, output: impl AsRef<[u8]>) -> Result<String, ToolError> {
         let id = call_id(id).ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the call id cannot name a stored output")
         })?;
-        let name = self.write(&stem(id), text.as_bytes()).map_err(|why| {
+        let name = self.write(&stem(id), output.as_ref()).map_err(|why| {
             let outputs = self.outputs();
             let message = format!("the full output cannot be stored in {outputs}: {why}");
             let error = ToolError::new(Kind::ExecutionFailed, message);

@@ -41,8 +41,8 @@ use std::sync::Arc;
 
 use sinew_tool::{
     Access, Answer, Caller, Command, CommandTarget, Effects, Facts, FileKind, FileSettings,
-    FileState, FileTarget, Kind, NoProcesses, Processes, Ruling, Targets, ToolError, Verdict,
-    World,
+    FileState, FileTarget, Host, Kind, NoNet, NoProcesses, Processes, Ruling, Targets, ToolError,
+    UrlClaim, Verdict, World,
 };
 
 use crate::approval_fingerprint::ApprovalFingerprint;
@@ -51,12 +51,15 @@ use crate::command;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
 use crate::moving::descendants;
+#[cfg(feature = "web")]
+use crate::net::{HostRules, contain as contained_urls};
 use crate::restore::{OfWorld, Restoring};
 use sinew_fs::clock::SystemClock;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::Roots;
 use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
+use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{Case, PROTECTED, Rules, in_sandbox, judge_taken, with_written};
 use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
 use sinew_records::knowledge::CallKnowledge;
@@ -101,6 +104,8 @@ pub struct Judged {
     ruling: Ruling,
     operation: String,
     agent: Option<String>,
+    #[cfg(feature = "web")]
+    hosts: HostRules,
 }
 
 /// The right to run one call, made only from its ruling or from an answer to it.
@@ -109,6 +114,8 @@ pub struct Clearance {
     contained: Contained,
     narrowed: Narrowed,
     effects: Effects,
+    #[cfg(feature = "web")]
+    hosts: HostRules,
     /// Whether an approval binds the files to their state at containment.
     bound: bool,
 }
@@ -142,14 +149,20 @@ impl Contained {
         }
     }
 
-    /// Adds the hosts that the call names.
-    #[must_use]
-    pub fn with_hosts(mut self, mut hosts: Vec<String>) -> Self {
-        if !hosts.is_empty() {
-            hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
-            Arc::make_mut(&mut self.targets).hosts = hosts;
+    /// Adds the addresses that the call fetches, and the other hosts that it names.
+    pub fn with_hosts(mut self, urls: Vec<UrlClaim>, hosts: Vec<Host>) -> Result<Self, ToolError> {
+        if !urls.is_empty() || !hosts.is_empty() {
+            let targets = Arc::make_mut(&mut self.targets);
+            targets.urls = contained_urls(urls)?;
+            targets.hosts = targets.urls.iter().map(|url| url.host.clone()).chain(hosts).collect();
+            #[cfg(feature = "web")]
+            {
+                let session = self.caller.as_ref().map_or("", |caller| caller.session.as_str());
+                let sessions = &self.guard.shared.web_sessions;
+                targets.unnamed_host = sessions.unnamed(session, &targets.hosts);
+            }
         }
-        self
+        Ok(self)
     }
 
     /// Sets caller and output store. Without a caller: no commands, no file knowledge, no checkpoints.
@@ -237,7 +250,16 @@ impl Contained {
         let kept_out = Beneath::of_calls(&rules.rules, &[case]).map(Arc::new);
         let (operation, agent) = (case.operation.to_owned(), case.agent.map(str::to_owned));
         let narrowed = Narrowed { beneath, taken, kept_out };
-        Judged { contained: self, narrowed, effects, ruling, operation, agent }
+        Judged {
+            #[cfg(feature = "web")]
+            hosts: HostRules::of(&case, &self.targets, rules),
+            contained: self,
+            narrowed,
+            effects,
+            ruling,
+            operation,
+            agent,
+        }
     }
 
     /// Returns whether commands of the session run in a sandbox that lacks nothing; opens the session if needed.
@@ -328,6 +350,7 @@ impl Contained {
         World {
             files: Arc::new(files),
             processes,
+            net: Arc::new(NoNet),
             knowledge,
             checkpoints: Arc::new(checkpoints),
             clock: Arc::new(SystemClock),
@@ -467,7 +490,7 @@ impl Judged {
             }
             objects.push(Object::Paths(Paths::of(&file.path)?));
         }
-        objects.extend(targets.hosts.iter().map(|host| Object::Hosts(vec![host.clone()])));
+        objects.extend(targets.hosts.iter().map(|host| Object::Hosts(vec![HostPattern::of(host)])));
         // An answer covers one agent only; a name with `*` would be a pattern.
         let agents: Vec<String> = self.agent.iter().cloned().collect();
         if agents.iter().any(|agent| agent.contains('*')) {
@@ -540,16 +563,22 @@ impl Judged {
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {
         let bound = bound || self.contained.restoring.is_some();
-        let Self { contained, narrowed, effects, ruling, .. } = self;
-        let clearance = Clearance { contained, narrowed, effects, bound };
-        (ruling.verdict == verdict).then_some(clearance)
+        let clearance = Clearance {
+            contained: self.contained,
+            narrowed: self.narrowed,
+            effects: self.effects,
+            #[cfg(feature = "web")]
+            hosts: self.hosts,
+            bound,
+        };
+        (self.ruling.verdict == verdict).then_some(clearance)
     }
 }
 
 impl Guard {
     /// Returns the World of a cleared call.
     pub fn clear(clearance: Clearance) -> Result<Cleared, ToolError> {
-        let Clearance { contained, narrowed, effects, bound } = clearance;
+        let Clearance { contained, narrowed, effects, bound, .. } = clearance;
         let mut armed = Vec::with_capacity(contained.places.len());
         let mut temporaries = Vec::new();
         let is_restored = contained.restoring.is_some();
@@ -567,7 +596,21 @@ impl Guard {
         let call = caller.as_deref().map(|caller| (caller, store.as_ref()));
         let commands = guard.shared.commands.as_ref().map(|commands| (commands, &guard.globs));
         let processes = sinew_sandbox::processes(commands, targets, call, effects)?;
-        Ok(Cleared { world: contained.world(&narrowed, armed, processes), temporaries })
+        #[cfg(feature = "web")]
+        let net = clearance.hosts.net(guard, targets, call);
+        #[cfg(not(feature = "web"))]
+        let net = Arc::new(NoNet);
+        let world = World { net, ..contained.world(&narrowed, armed, processes) };
+        Ok(Cleared { world, temporaries })
+    }
+}
+
+/// Refuses the addresses of a call.
+#[cfg(not(feature = "web"))]
+fn contained_urls(urls: Vec<UrlClaim>) -> Result<Vec<sinew_tool::UrlTarget>, ToolError> {
+    match urls.is_empty() {
+        true => Ok(Vec::new()),
+        false => Err(ToolError::new(Kind::Unavailable, "this build of sinew has no network")),
     }
 }
 

@@ -26,13 +26,14 @@ use sinew_fs::resolve::Resolver;
 use sinew_fs::roots::{RootError, Roots};
 use sinew_fs::store::Store;
 use sinew_policy::globs::RuleError;
+use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{Case, Rules, judge};
 use sinew_policy::named;
 use sinew_policy::rule::{Beneath, Judge};
 use sinew_policy::rules::{self, PathGlobs, PathRules};
 use sinew_records::checkpoints::Checkpoints;
 use sinew_records::knowledge::KnowledgeBase;
-use sinew_sandbox::{CommandSettings, Commands, SandboxLevel, Shortfall, real_or_same};
+use sinew_sandbox::{CommandSettings, Commands, Helper, SandboxLevel, Shortfall, real_or_same};
 use sinew_shell::{Scene, Seen};
 
 /// Settings to open a guard.
@@ -58,6 +59,25 @@ pub struct GuardSettings {
     pub journals: Option<JournalSettings>,
     /// The checkpoints of changes, if the settings of the file tools ask for them.
     pub checkpoints: Option<Arc<Checkpoints>>,
+    /// How pages are fetched; `None` fetches none.
+    pub web: Option<WebSettings>,
+}
+
+/// How pages are fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebSettings {
+    /// Hosts that need not be public, each with its port.
+    pub allow_hosts: Vec<HostPattern>,
+    /// The most redirects that are followed.
+    pub max_redirects: usize,
+    /// How long a page may take in all.
+    pub timeout: Duration,
+    /// How long a server may send nothing.
+    pub idle_timeout: Duration,
+    /// How long an answer is reused; zero reuses none.
+    pub cache: Duration,
+    /// The program whose worker converts pages; without one they are shown as they are.
+    pub helper: Option<Helper>,
 }
 
 impl GuardSettings {
@@ -74,6 +94,7 @@ impl GuardSettings {
             knowledge: Arc::default(),
             journals: None,
             checkpoints: None,
+            web: None,
         }
     }
 }
@@ -110,6 +131,10 @@ pub(crate) struct Shared {
     pub(crate) knowledge: Arc<KnowledgeBase>,
     pub(crate) journals: Option<JournalSettings>,
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
+    #[cfg(feature = "web")]
+    pub(crate) fetcher: Option<Arc<sinew_web::fetch::Fetcher>>,
+    #[cfg(feature = "web")]
+    pub(crate) web_sessions: Arc<crate::web_sessions::WebSessions>,
     pub(crate) deferred_close: Arc<DeferredClose>,
     denied: Vec<PathBuf>,
     /// Paths in the roots that are hidden from commands and file tools.
@@ -138,6 +163,10 @@ impl Guard {
             knowledge: settings.knowledge,
             journals: settings.journals,
             checkpoints: settings.checkpoints,
+            #[cfg(feature = "web")]
+            fetcher: settings.web.map(crate::net::open),
+            #[cfg(feature = "web")]
+            web_sessions: Arc::default(),
             deferred_close: Arc::default(),
             denied: settings.denied,
             hidden,

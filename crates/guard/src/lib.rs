@@ -15,20 +15,20 @@ mod contain;
 mod files;
 mod guard;
 mod host_files;
-#[cfg(feature = "http")]
-mod http;
 mod list;
 mod moving;
+#[cfg(feature = "web")]
+mod net;
 mod replace;
 mod restore;
 mod walk;
+#[cfg(feature = "web")]
+mod web_sessions;
 
 pub use approval_fingerprint::ApprovalFingerprint;
 pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use commit::JournalSettings;
-pub use guard::{Guard, GuardError, GuardSettings};
-#[cfg(feature = "http")]
-pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};
+pub use guard::{Guard, GuardError, GuardSettings, WebSettings};
 pub use sinew_fs::clock::{SystemClock, timestamp};
 pub use sinew_fs::content_hash::content_hash;
 pub use sinew_fs::dir_lock::DirLocking;
@@ -42,6 +42,7 @@ pub use sinew_fs::store::Store;
 pub use sinew_fs::user_database::UserEntry;
 pub use sinew_policy::command_policy::CommandPolicy;
 pub use sinew_policy::globs::{RuleError, lies_outside};
+pub use sinew_policy::hosts::HostPattern;
 pub use sinew_policy::judge::{Case, Profile, Rules, judge};
 pub use sinew_policy::protected::can_be_granted;
 pub use sinew_policy::rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
@@ -60,6 +61,18 @@ pub use sinew_sandbox::streams::{BlockingFile, Streams, standard_streams};
 pub use sinew_sandbox::{
     Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
     OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, SandboxLevel, Shortfall,
-    TrustedPrograms, Unrunnable, close_process, environment, helper_main,
+    TrustedPrograms, Unrunnable, close_process, environment,
 };
 pub use sinew_shell::command_pattern::CommandPattern;
+#[cfg(feature = "web")]
+pub use sinew_web::address::{NotPublic, judge as judge_addresses};
+#[cfg(feature = "web")]
+pub use sinew_web::http::{HttpAddress, HttpClient, HttpError, HttpReply};
+
+/// Becomes the helper or one of its workers and exits, if this process was started as one. Otherwise returns this
+/// executable as a helper. Called first in `main`, before any thread starts.
+pub fn helper_main() -> Helper {
+    #[cfg(feature = "web")]
+    sinew_web::worker::worker_main();
+    sinew_sandbox::helper_main()
+}

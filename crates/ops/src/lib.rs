@@ -26,10 +26,12 @@ pub mod read;
 pub mod read_many;
 pub mod roots;
 pub mod terminal;
+pub mod web_fetch;
 pub mod write;
 
 mod batch;
 mod best;
+mod charset;
 mod diff;
 mod encoding;
 mod kept;
@@ -76,6 +78,7 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         bash_output::NATIVE.tool(),
         kill_shell::NATIVE.tool(),
         terminal::NATIVE.tool(),
+        web_fetch::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
     ]

@@ -19,6 +19,7 @@ fn catalog_is_short() {
         "BashOutput",
         "KillShell",
         "Terminal",
+        "WebFetch",
         "CheckpointList",
         "CheckpointRestore",
     ];

@@ -99,6 +99,9 @@ pub const SANDBOXED: &str = "profile.sandboxed";
 /// The rule that asks for names that other programs act on.
 pub const PROTECTED: &str = "protected";
 
+/// The rule on reading pages of public hosts.
+pub const NETWORK_GET: &str = "network.get";
+
 /// Returns the ruling on a call. To run it, the guard's `Contained::judge` must judge its held paths.
 pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     judge_taken(case, targets, rules, None)
@@ -202,6 +205,17 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     if (Effects::OBSERVE | Effects::SESSION).contains(case.effects) {
         let why = "it reaches what this session began, which was allowed when it began";
         return ruling(Verdict::Allow, "session", why);
+    }
+    let gets = case.effects == Effects::OBSERVE | Effects::NETWORK;
+    if gets && !targets.hosts.is_empty() && targets.command.is_none() {
+        return match &targets.unnamed_host {
+            None => ruling(Verdict::Allow, NETWORK_GET, "reading pages of public hosts is allowed"),
+            Some(host) => ruling(
+                Verdict::Ask,
+                NETWORK_GET,
+                format!("the session read pages, one of which may have named {host}, so it asks"),
+            ),
+        };
     }
     if rules.profile == Profile::Full {
         let full = ruling(Verdict::Allow, "profile.full", "the profile `full` allows it");

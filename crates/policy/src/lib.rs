@@ -10,6 +10,7 @@ pub mod command_rules;
 pub mod git_config;
 pub mod globs;
 pub mod guarded;
+pub mod hosts;
 pub mod judge;
 pub mod named;
 pub mod protected;

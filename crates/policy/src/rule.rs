@@ -17,11 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sinew_tool::{
-    Access, Analysis, CommandList, Effects, FileKind, FileTarget, Piece, Ruling, Targets, Verdict,
-    name_matches, tool_matches,
+    Access, Analysis, CommandList, Effects, FileKind, FileTarget, Host, Piece, Ruling, Targets,
+    Verdict, name_matches, tool_matches,
 };
 
 use crate::globs::{self, Globs, RuleError, Written};
+use crate::hosts::HostPattern;
 use crate::judge::Case;
 use sinew_fs::literal::escaped;
 use sinew_fs::roots::Roots;
@@ -121,8 +122,8 @@ pub enum Object {
     Paths(Paths),
     /// Each command.
     Command(CommandPattern),
-    /// Each host, by name; `*.` before a name matches every name beneath it, `*` all.
-    Hosts(Vec<String>),
+    /// Each host.
+    Hosts(Vec<HostPattern>),
 }
 
 /// Which calls match. An empty field matches every call.
@@ -165,7 +166,7 @@ impl fmt::Display for Condition {
         let effects = self.effects.map(|effects| effects.names().join("|"));
         let (paths, hosts) = match &self.object {
             Object::Paths(paths) => (paths.written.join("|"), String::new()),
-            Object::Hosts(hosts) => (String::new(), hosts.join("|")),
+            Object::Hosts(hosts) => (String::new(), in_list(hosts)),
             Object::Call | Object::Command(_) => (String::new(), String::new()),
         };
         let parts = [
@@ -295,11 +296,11 @@ impl Rule {
         paths.mean(path) && !self.excepted(case).any(excepts)
     }
 
-    fn means_host(&self, case: &Case<'_>, host: &str) -> bool {
+    fn means_host(&self, case: &Case<'_>, host: &Host) -> bool {
         let Object::Hosts(hosts) = &self.when.object else { return false };
-        let excepts =
-            |object: &Object| matches!(object, Object::Hosts(hosts) if is_among(hosts, host));
-        is_among(hosts, host) && !self.excepted(case).any(excepts)
+        let holds = self.verdict != Verdict::Allow;
+        let excepts = |object: &Object| matches!(object, Object::Hosts(hosts) if is_among(hosts, host, !holds));
+        is_among(hosts, host, holds) && !self.excepted(case).any(excepts)
     }
 
     /// Returns how a command fits a rule that denies or asks; an exception must surely fit.
@@ -408,12 +409,14 @@ fn is_named(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| name_matches(pattern, name))
 }
 
-/// Returns whether a host is one of a list.
-fn is_among(hosts: &[String], host: &str) -> bool {
-    hosts.iter().any(|one| match one.strip_prefix("*.") {
-        Some(above) => host.strip_suffix(above).is_some_and(|rest| rest.ends_with('.')),
-        None => one == "*" || one == host,
-    })
+/// Returns whether one of the patterns means a host; see [`HostPattern::means`].
+fn is_among(patterns: &[HostPattern], host: &Host, if_unknown: bool) -> bool {
+    patterns.iter().any(|pattern| pattern.means(host, if_unknown))
+}
+
+fn in_list(patterns: &[HostPattern]) -> String {
+    let shown: Vec<String> = patterns.iter().map(HostPattern::to_string).collect();
+    shown.join("|")
 }
 
 /// Returns the ruling of rules that deny or ask. `taken`: real paths of moved descendants, if known.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sinew_tool::{Answer, CommandLine, CommandTarget, Question, Scope, shown};
+use sinew_tool::{Answer, CommandLine, CommandTarget, Host, Question, Scope, shown};
 
 /// Returns a question in words: tool, targets, diff, reason and possible scopes.
 pub fn words(question: &Question) -> String {
@@ -43,7 +43,7 @@ pub fn words(question: &Question) -> String {
         }
     }
     for host in &question.targets.hosts {
-        let _ = write!(text, "\n  {}", one_line(host));
+        let _ = write!(text, "\n  {}", one_line(&host.to_string()));
     }
     for (name, value) in &question.arguments {
         let _ = write!(text, "\n  with {} = {}", one_line(name), one_line(&value.to_string()));
@@ -115,7 +115,7 @@ pub fn to_json(question: &Question) -> Value {
         "tool": question.tool,
         "effects": question.effects,
         "paths": paths,
-        "hosts": targets.hosts,
+        "hosts": targets.hosts.iter().map(Host::to_string).collect::<Vec<_>>(),
         "command": targets.command.as_ref().map(|command| match &command.command.line {
             CommandLine::Shell(_, text) => json!(text),
             CommandLine::Argv(argv) => json!(argv),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sinew_guard::{
     Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
     JournalSettings, KnowledgeBase, Profile, Redactor, Resolver, Rules, SandboxLevel, Shortfall,
-    SystemClock,
+    SystemClock, WebSettings,
 };
 use sinew_tool::{
     Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
@@ -261,6 +261,7 @@ pub struct Builder {
     global_ignore: GlobalIgnore,
     resolver: Resolver,
     commands: Option<CommandSettings>,
+    web: Option<WebSettings>,
     journals: Option<JournalSettings>,
     checkpoints: Option<Arc<Checkpoints>>,
     rules: Rules,
@@ -284,6 +285,7 @@ impl Builder {
             global_ignore: GlobalIgnore::None,
             resolver: Resolver::Auto,
             commands: None,
+            web: None,
             journals: None,
             checkpoints: None,
             rules: Rules::default(),
@@ -345,6 +347,13 @@ impl Builder {
     #[must_use]
     pub fn commands(mut self, settings: CommandSettings) -> Self {
         self.commands = Some(settings);
+        self
+    }
+
+    /// Sets how pages are fetched; the default fetches none.
+    #[must_use]
+    pub fn web(mut self, settings: WebSettings) -> Self {
+        self.web = Some(settings);
         self
     }
 
@@ -452,6 +461,7 @@ impl Builder {
             resolver: self.resolver,
             global_ignore: self.global_ignore,
             commands: self.commands,
+            web: self.web,
             knowledge: self.knowledge,
             ..GuardSettings::new(self.roots)
         })?;

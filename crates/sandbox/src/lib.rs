@@ -86,6 +86,11 @@ impl Helper {
     pub fn program(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
+
+    /// Returns the program.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
 }
 
 /// Makes this process non-dumpable: where the system supports it, other programs of the user cannot read its

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use sinew_guard::{
     Audit, Checkpoints, GlobalIgnore, JournalSettings, OnFailure, Recorded, Redactor, SqliteLedger,
-    StateDir,
+    StateDir, WebSettings,
 };
 use sinew_runtime::{Asking, Builder, GrantStore, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
@@ -108,6 +108,8 @@ pub(crate) fn wire(
         builder = builder.commands(commands(loaded, &state));
         builder = builder.journals(JournalSettings { state, warn: say });
     }
+    let helper = Some(loaded.helper.clone());
+    builder = builder.web(WebSettings { helper, ..settings.web.clone() });
     let checkpoints = checkpoints(loaded);
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));

@@ -193,7 +193,7 @@ fn exit_codes_tell_what_happened() {
             "denied by the rule",
         ),
         (&["--tools", "none", "tools"], "", 2, "", "flag --tools: `serve` names no tool: `none`"),
-        (&["--tools", "core,web", "tools"], "", 2, "", "names no tool: `web`"),
+        (&["--tools", "core,net", "tools"], "", 2, "", "names no tool: `net`"),
         (&["--tools", "Raed", "tools"], "", 2, "", "did you mean: Read"),
         (&["--session", "", "tools"], "", 2, "", "flag --session: `session` must be"),
         (&["--set", "session=a/b", "tools"], "", 2, "", "flag --set: `session` must be"),
@@ -263,7 +263,7 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 14] = [
+const TOOLS: [&str; 15] = [
     "Read",
     "Write",
     "Edit",
@@ -276,11 +276,12 @@ const TOOLS: [&str; 14] = [
     "BashOutput",
     "KillShell",
     "Terminal",
+    "WebFetch",
     "CheckpointList",
     "CheckpointRestore",
 ];
 
-const CORE: [&str; 10] = [
+const CORE: [&str; 11] = [
     "Read",
     "Write",
     "Edit",
@@ -291,6 +292,7 @@ const CORE: [&str; 10] = [
     "Bash",
     "BashOutput",
     "KillShell",
+    "WebFetch",
 ];
 
 #[test]
@@ -335,6 +337,7 @@ fn what_is_not_served_is_unknown() {
         ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch", "CheckpointRestore"]),
         ("core", &CORE),
         ("run", &["Bash", "BashOutput", "KillShell", "Terminal"]),
+        ("web", &["WebFetch"]),
         ("all", &TOOLS),
         ("*Edit", &["Edit", "MultiEdit"]),
         ("List,G*", &["Glob", "Grep", "List"]),
@@ -615,6 +618,7 @@ const WRITE_ASKING: &[&str] = &[
     r#"{"file_path": "b.txt", "content": "x"}"#,
 ];
 const JSON: &[&str] = &["call", "--json", "List"];
+const FETCH: &[&str] = &["call", "WebFetch", r#"{"url":"http://127.0.0.1:9/"}"#];
 const SHOW: &[&str] = &["config", "show"];
 
 /// Every key of the configuration.
@@ -769,6 +773,30 @@ const KEYS: &[Row] = &[
         "",
         Seen::Shows("timeout after 1s", "exit 0"),
     ),
+    (
+        "tools.web_fetch.allow_hosts",
+        r#"["127.0.0.1:9"]"#,
+        FETCH,
+        "",
+        Seen::Shows("cannot be reached", "is not public"),
+    ),
+    // What they do is tried where servers are.
+    ("tools.web_fetch.timeout_s", "7", SHOW, "", Seen::Resolved("tools.web_fetch.timeout_s = 7")),
+    (
+        "tools.web_fetch.idle_timeout_s",
+        "7",
+        SHOW,
+        "",
+        Seen::Resolved("tools.web_fetch.idle_timeout_s = 7"),
+    ),
+    (
+        "tools.web_fetch.max_redirects",
+        "7",
+        SHOW,
+        "",
+        Seen::Resolved("tools.web_fetch.max_redirects = 7"),
+    ),
+    ("tools.web_fetch.cache_s", "7", SHOW, "", Seen::Resolved("tools.web_fetch.cache_s = 7")),
     ("ledger.mode", "off", READ, "", Seen::Shows("no record", "a record")),
     // What each key of a hook does is tried where hooks are.
     (

@@ -307,7 +307,9 @@ fn rules_that_mean_nothing_are_told() {
         ("command = \"git push\"", ""),
         ("tools = [\"*\"]\nunless = [{ tools = [\"*\"] }]", "an exception takes all of it away"),
         ("tools = [\"*\"]\nunless = [{ tools = [\"Read\"] }]", ""),
-        ("hosts = [\"x.org\"]", "no tool names hosts yet"),
+        ("hosts = [\"x.org\"]", ""),
+        ("tools = [\"Read\"]\nhosts = [\"x.org\"]", "none of its tools fetches pages"),
+        ("tools = [\"web_fetch\"]\nhosts = [\"x.org:443\"]", ""),
     ] {
         let own = rule(what);
         let (found, _) = run(&[("own.toml", &own)], &["--config", "own.toml", "tools"]);
@@ -503,5 +505,86 @@ fn a_tool_that_does_the_same_is_named_once() {
         let found: Vec<_> = replies.iter().map(|texts| texts.get(1).cloned()).collect();
         let expected: Vec<_> = names.iter().map(|name| name.map(hint)).collect();
         assert_eq!(found, expected, "{more:?}");
+    }
+}
+
+/// Every class of addresses, in every spelling: what is not public is denied.
+#[test]
+fn addresses_are_judged_by_their_class() {
+    let rows: Vec<(&str, Value)> = include_str!("data/urls.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let mut fields = line.splitn(3, '|').map(str::trim);
+            let ruling = fields.next().unwrap();
+            let url: String =
+                serde_json::from_str(&format!("\"{}\"", fields.next().unwrap())).unwrap();
+            let dns: Vec<&str> = fields.next().unwrap_or_default().split(' ').collect();
+            let mut asked = json!({ "url": url });
+            if dns != [""] {
+                asked["dns"] = json!(dns);
+            }
+            (ruling, asked)
+        })
+        .collect();
+    assert!(250 <= rows.len());
+    let lines: Vec<Vec<u8>> = rows.iter().map(|(_, asked)| self::asked(asked)).collect();
+    let (answers, code) = check(&lines);
+    assert_eq!(code, Some(0));
+    assert_eq!(answers.len(), rows.len());
+    for ((ruling, asked), answer) in rows.iter().zip(&answers) {
+        assert_eq!(answer["ruling"], *ruling, "{asked}: {answer}");
+        let rule = match *ruling {
+            "allow" => "network.get",
+            "deny" => "network.address",
+            _ => "invalid_args",
+        };
+        assert_eq!(answer["rule"], rule, "{asked}: {answer}");
+        assert_eq!(answer.get("address").is_some(), *ruling != "invalid", "{asked}: {answer}");
+    }
+}
+
+#[test]
+fn redirects_are_judged_in_turn() {
+    let dns = json!({ "a.test": ["9.9.9.9"], "b.test": ["10.0.0.1"], "c.test": ["9.9.9.10"] });
+    for (asked, ruling, address) in [
+        (json!({ "url": "http://a.test/", "dns": dns }), "allow", json!("9.9.9.9")),
+        (
+            json!({ "url": "http://a.test/", "dns": dns, "redirects": ["https://c.test/"] }),
+            "allow",
+            json!("9.9.9.10"),
+        ),
+        (
+            json!({ "url": "http://a.test/", "dns": dns, "redirects": ["http://b.test/", "http://c.test/"] }),
+            "deny",
+            json!("10.0.0.1"),
+        ),
+        (
+            json!({ "url": "http://a.test/", "dns": dns, "redirects": ["http://127.0.0.1/"] }),
+            "deny",
+            json!("127.0.0.1"),
+        ),
+        (
+            json!({ "url": "http://a.test/", "dns": dns, "redirects": ["file:///etc/passwd"] }),
+            "invalid",
+            json!(null),
+        ),
+        (json!({ "url": "http://d.test/", "dns": dns }), "deny", json!(null)),
+        // Without answers nothing is looked up.
+        (json!({ "url": "http://a.test/" }), "allow", json!(null)),
+        (json!({ "url": "http://a.test/", "policy": "read-only" }), "deny", json!(null)),
+    ] {
+        let (answers, code) = check(&[self::asked(&asked)]);
+        assert_eq!(code, Some(0), "{asked}: {answers:?}");
+        assert_eq!(answers[0]["ruling"], ruling, "{asked}: {answers:?}");
+        assert_eq!(answers[0]["address"], address, "{asked}: {answers:?}");
+    }
+    for asked in [
+        json!({ "dns": [] }),
+        json!({ "command": "ls", "redirects": ["http://a.test/"] }),
+        json!({ "command": "ls", "url": "http://a.test/" }),
+    ] {
+        let (answers, code) = check(&[self::asked(&asked)]);
+        assert_eq!(code, Some(2), "{asked}: {answers:?}");
     }
 }

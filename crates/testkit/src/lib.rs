@@ -9,10 +9,12 @@ mod golden;
 mod ignore_rules;
 mod knowledge;
 mod memory;
+mod pages;
 mod shared;
 mod tree;
 
 pub use commands::{COMMAND_ROWS, Scripted, finished};
 pub use golden::golden;
 pub use memory::{MemoryWorld, ROOT, call};
+pub use pages::Pages;
 pub use shared::{OnDrop, access_list};

@@ -31,11 +31,12 @@ use serde_json::Value;
 use sinew_tool::sync::lock;
 use sinew_tool::{
     Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings, FileState,
-    FileTarget, Kind, Memo, NoCheckpoints, NoProcesses, Prepared, Preview, Processes, Progress,
-    Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError, World,
+    FileTarget, Host, Kind, Memo, NoCheckpoints, NoProcesses, Prepared, Preview, Processes,
+    Progress, Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError, UrlClaim, UrlTarget, World,
 };
 
 use crate::knowledge::{CallKnowledge, MemoryKnowledge};
+use crate::pages::{Pages, PagesOfCall};
 use crate::tree::{Node, Place, Tree, What, check_spelling};
 use files::MemoryFiles;
 
@@ -61,6 +62,8 @@ pub struct MemoryWorld {
     pub settings: Arc<FileSettings>,
     /// What runs the command of every call.
     pub processes: Arc<dyn Processes>,
+    /// The pages that calls fetch.
+    pub pages: Pages,
     /// The cancellation of every call.
     pub cancel: Cancel,
     /// The deadline of every call.
@@ -90,6 +93,7 @@ impl MemoryWorld {
             n_opened: Arc::default(),
             settings: Arc::new(settings),
             processes: Arc::new(NoProcesses),
+            pages: Pages::default(),
             cancel: Cancel::default(),
             deadline: None,
         }
@@ -208,7 +212,22 @@ impl MemoryWorld {
     /// Returns the context of a call with these claims. One that may not change anything is for
     /// previews.
     pub fn context(&self, claims: Vec<Claim>, may_change: bool) -> Result<Context, ToolError> {
-        let targets = Arc::new(self.contain(claims)?);
+        self.context_with(claims, Vec::new(), may_change)
+    }
+
+    /// Returns the context of a call that fetches these addresses too.
+    fn context_with(
+        &self,
+        claims: Vec<Claim>,
+        urls: Vec<UrlClaim>,
+        may_change: bool,
+    ) -> Result<Context, ToolError> {
+        let urls = urls.into_iter().map(|claim| {
+            let url = claim.url.clone();
+            UrlTarget { claim, url, host: Host::new("x.test", Some(80)) }
+        });
+        let targets = Targets { urls: urls.collect(), ..self.contain(claims)? };
+        let targets = Arc::new(targets);
         let files = MemoryFiles {
             world: self.clone(),
             targets: Arc::clone(&targets),
@@ -225,6 +244,10 @@ impl MemoryWorld {
             world: World {
                 files: Arc::new(files),
                 processes: Arc::clone(&self.processes),
+                net: Arc::new(PagesOfCall {
+                    pages: self.pages.clone(),
+                    targets: Arc::clone(&targets),
+                }),
                 knowledge: Arc::new(knowledge),
                 checkpoints: Arc::new(NoCheckpoints),
                 clock,
@@ -302,7 +325,7 @@ fn run(
     claims: Vec<Claim>,
     prepared: Box<dyn Prepared>,
 ) -> Result<Reply, ToolError> {
-    let cx = world.context(claims, true)?;
+    let cx = world.context_with(claims, prepared.urls(), true)?;
     let targets = Arc::clone(&cx.targets);
     let cwd = Arc::clone(&cx.cwd);
     let mut future = pin!(prepared.run(cx));

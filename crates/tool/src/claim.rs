@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::CommandTarget;
-use crate::world::{FileKind, FileMeta, Slot};
+use crate::slot::Slot;
+use crate::world::{FileKind, FileMeta};
+use crate::{CommandTarget, Host, UrlTarget};
 
 /// The access that a call requests to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +120,10 @@ pub struct Targets {
     pub files: Vec<FileTarget>,
     /// The command, which starts in the first file target.
     pub command: Option<CommandTarget>,
-    /// The hosts that it reaches, in lower case.
-    pub hosts: Vec<String>,
+    /// The addresses (URLs) that it fetches.
+    pub urls: Vec<UrlTarget>,
+    /// The hosts that it reaches: those of its addresses, and others that it names.
+    pub hosts: Vec<Host>,
+    /// The first of them that a page may have named: the session read one before, and did not reach this host.
+    pub unnamed_host: Option<Host>,
 }

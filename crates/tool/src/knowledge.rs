@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use crate::world::{Identity, Slot};
+use crate::slot::Slot;
+use crate::world::Identity;
 use crate::{ContentHash, FileError};
 use crate::{Kind, ToolError};
 

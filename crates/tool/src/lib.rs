@@ -18,11 +18,13 @@ mod facts;
 mod file_error;
 mod future;
 pub mod hook;
+mod host;
 mod knowledge;
 mod ledger;
 mod line;
 mod memo;
 mod name;
+mod net;
 mod operation;
 mod param;
 mod process;
@@ -32,6 +34,7 @@ mod request;
 mod row;
 mod ruling;
 mod settings;
+mod slot;
 pub mod sync;
 mod tools;
 pub mod visible;
@@ -60,11 +63,13 @@ pub use hook::{
     HookEvent, HookForm, HookReply, NamedPaths, SINEW_HOOKS, SessionEnd, SessionStart, ToolCall,
     TurnEnd, TurnStart,
 };
+pub use host::Host;
 pub use knowledge::{Knowledge, NoKnowledge, ReadObservation, Writer};
 pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
 pub use name::{name_matches, tool_matches};
+pub use net::{Net, NoNet, PageForm, ReadPage, UrlClaim, UrlTarget, WebRequest, WebResponse};
 pub use operation::{Context, Operation, Preview};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
@@ -78,10 +83,11 @@ pub use request::{Arguments, Request, call_id};
 pub use row::{Bound, Row, Shaping};
 pub use ruling::{Ruled, Ruling, Verdict};
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
+pub use slot::Slot;
 pub use tools::{Prepared, Ran, Tool};
 pub use visible::{shown, shown_line, shown_path};
 pub use world::{
     Becomes, Change, Clock, CommitError, Entry, Expect, FileKind, FileMeta, FileMode, FileOp,
-    Files, Flow, Identity, Info, Listed, Listing, Opened, Seen, Slot, Stamp, Visitor, Visitors,
+    Files, Flow, Identity, Info, Listed, Listing, Opened, Seen, Stamp, Visitor, Visitors,
     WalkOptions, WalkReport, World, Written,
 };

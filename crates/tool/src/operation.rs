@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects, Expect, Facts, FileError,
     FileOp, FileSettings, FileTarget, Kind, Memo, Progress, Restore, Slot, Targets, ToolError,
-    World, Written, line_name,
+    UrlClaim, World, Written, line_name,
 };
 
 /// The expected change of a call, computed before an approval question.
@@ -204,6 +204,12 @@ pub trait Operation: Send + Sync + 'static {
     fn command(args: &Self::Args) -> Option<Command> {
         let _ = args;
         None
+    }
+
+    /// Returns the addresses (URLs) of the call with their canonical fields.
+    fn urls(args: &Self::Args) -> Vec<UrlClaim> {
+        let _ = args;
+        Vec::new()
     }
 
     /// Returns the restore of the call with its canonical field; the guard makes its claims.

@@ -37,6 +37,8 @@ pub enum ParamKind {
     },
     /// A non-empty list of objects with these parameters.
     Objects(&'static [Param]),
+    /// An object of texts under any names.
+    Map,
 }
 
 /// The conversion from the wire unit to the canonical unit.
@@ -181,6 +183,9 @@ impl Param {
             ParamKind::Strings { min } => {
                 json!({ "type": "array", "minItems": min, "items": { "type": "string" } })
             }
+            ParamKind::Map => {
+                json!({ "type": "object", "additionalProperties": { "type": "string" } })
+            }
             ParamKind::Objects(params) => {
                 json!({ "type": "array", "minItems": 1, "items": schema(params, settings) })
             }
@@ -267,6 +272,16 @@ impl Param {
                     })
                     .collect()
             }
+            (ParamKind::Map, Value::Object(fields)) => {
+                match fields.iter().find(|(_, value)| !value.is_string()) {
+                    None => Ok(Value::Object(fields)),
+                    Some((name, got)) => Err(ToolError::argument(
+                        &format!("{path}.{}", line_name(Path::new(name))),
+                        format!("must be a string, not {}", type_of(got)),
+                    )),
+                }
+            }
+            (ParamKind::Map, got) => Err(wrong("an object", &got)),
             (ParamKind::Strings { .. } | ParamKind::Objects(_), got) => Err(wrong("a list", &got)),
         }
     }

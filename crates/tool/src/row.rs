@@ -11,6 +11,7 @@ use crate::param::{self, Preset};
 use crate::{
     Arguments, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileError, FileSettings,
     Kind, Operation, Param, Prepared, Preview, Ran, Reply, Restore, Targets, Tool, ToolError,
+    UrlClaim,
 };
 
 /// The size limit of a reply; the full text of a longer one goes to the store.
@@ -233,6 +234,12 @@ impl<O: Operation> Prepared for Decoded<O> {
     fn command(&self) -> Option<Command> {
         let command = O::command(&self.args)?;
         Some(Command { argument: self.row.wire_name(command.argument), ..command })
+    }
+
+    fn urls(&self) -> Vec<UrlClaim> {
+        let mut urls = O::urls(&self.args);
+        urls.iter_mut().for_each(|claim| claim.argument = self.row.wire_name(claim.argument));
+        urls
     }
 
     fn restores(&self) -> Option<Restore> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    Arguments, Bound, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileSettings, Kind,
-    Preview, Reply, Restore, Shaping, Targets, ToolError,
+    Arguments, Bound, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileSettings, Host,
+    Kind, Preview, Reply, Restore, Shaping, Targets, ToolError, UrlClaim,
 };
 
 /// A tool that a model can call.
@@ -144,8 +144,13 @@ pub trait Prepared: Send + Sync {
         None
     }
 
-    /// Returns its hosts, which rules may judge.
-    fn hosts(&self) -> Vec<String> {
+    /// Returns the addresses (URLs) that it fetches.
+    fn urls(&self) -> Vec<UrlClaim> {
+        Vec::new()
+    }
+
+    /// Returns its other hosts, which rules may judge.
+    fn hosts(&self) -> Vec<Host> {
         Vec::new()
     }
 

@@ -11,11 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use crate::{Checkpoints, ContentHash, FileError, Knowledge, Processes, Skipped};
-
-/// The index of a target in the World of its call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Slot(pub usize);
+use crate::slot::Slot;
+use crate::{Checkpoints, ContentHash, FileError, Knowledge, Net, Processes, Skipped};
 
 /// All that an operation may reach.
 #[derive(Clone)]
@@ -24,6 +21,8 @@ pub struct World {
     pub files: Arc<dyn Files>,
     /// The command among the targets.
     pub processes: Arc<dyn Processes>,
+    /// The hosts among the targets.
+    pub net: Arc<dyn Net>,
     /// The caller's knowledge of the files.
     pub knowledge: Arc<dyn Knowledge>,
     /// The checkpoints of earlier states.

@@ -112,13 +112,11 @@ fn add(
         ("Edit" | "Write" | "MultiEdit", Some(path)) => {
             of_path(imported, verdict, written, path, &EDITING, home);
         }
-        ("WebFetch", Some(_)) if verdict == "allow" => {
-            imported.note(format!("`{written}` is left out: no tool here fetches addresses"));
-        }
         ("WebFetch", Some(what)) => match what.strip_prefix("domain:") {
             Some(host) => {
                 let hosts = Some(vec![host.to_owned()]);
-                imported.rule(RuleOptions { hosts, ..rule(verdict, &[]) });
+                let tools: &[&str] = if verdict == "allow" { &["WebFetch"] } else { &[] };
+                imported.rule(RuleOptions { hosts, ..rule(verdict, tools) });
             }
             None => imported.note(format!("`{written}` is left out: it names no domain")),
         },
@@ -449,7 +447,11 @@ mod tests {
             );
             check(json!({"allow": [every]}), json!({}), &["is left out"]);
         }
-        check(json!({"allow": ["WebFetch(domain:x.org)"]}), json!({}), &["no tool here fetches"]);
+        check(
+            json!({"allow": ["WebFetch(domain:x.org)"]}),
+            json!({"rules": [{"verdict": "allow", "tools": ["WebFetch"], "hosts": ["x.org"]}]}),
+            &[],
+        );
         check(
             json!({"disableBypassPermissionsMode": "disable"}),
             json!({}),

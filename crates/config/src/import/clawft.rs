@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::{Imported, is_known, texts};
-use crate::{CommandPolicyOptions, ExecOptions, PolicyOptions};
+use crate::{CommandPolicyOptions, ExecOptions, PolicyOptions, RuleOptions};
 
 /// The known keys of the file, `tools`, its command policy and `tools.exec`.
 const KEYS: [&[&str]; 4] = [
@@ -60,8 +60,8 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
         imported.options.tools.get_or_insert_default().exec = Some(ExecOptions { timeout });
         imported.note("`tools.exec.timeout` counts in the dialect clawft, which is chosen with it");
     }
-    if tools.get("urlPolicy").or_else(|| tools.get("url_policy")).is_some() {
-        imported.note("`tools.urlPolicy`: no tool here fetches addresses");
+    if let Some(policy) = tools.get("urlPolicy").or_else(|| tools.get("url_policy")) {
+        url_policy(policy, &mut imported)?;
     }
     let list = |key: &str| match texts(tools, key)? {
         None => texts(tree, key),
@@ -105,6 +105,33 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
         imported.note(format!("{n_more} more keys are left out: sinew has no such keys"));
     }
     Ok(imported)
+}
+
+/// Reads which hosts are fetched: blocked ones are denied here too, other exceptions are not taken over.
+fn url_policy(policy: &Value, imported: &mut Imported) -> Result<(), String> {
+    let either = |camel: &str, snake: &str| policy.get(camel).or_else(|| policy.get(snake));
+    let blocked = match texts(policy, "blockedDomains")? {
+        None => texts(policy, "blocked_domains")?,
+        blocked => blocked,
+    };
+    let names = blocked.iter().flatten().map(|name| name.trim_start_matches("*."));
+    let hosts: Vec<String> =
+        names.flat_map(|name| [format!("*.{name}"), name.to_owned()]).collect();
+    if !hosts.is_empty() {
+        let verdict = String::from("deny");
+        imported.rule(RuleOptions { verdict, hosts: Some(hosts), ..RuleOptions::default() });
+    }
+    let is_there = |key: Option<&Value>| key.is_some_and(|value| *value != Value::Bool(false));
+    if is_there(either("allowPrivate", "allow_private"))
+        || is_there(either("allowedDomains", "allowed_domains"))
+        || policy.get("enabled") == Some(&Value::Bool(false))
+    {
+        imported.note(
+            "`tools.urlPolicy`: hosts that are not public are allowed one by one, with their ports, in \
+             `tools.web_fetch.allow_hosts`",
+        );
+    }
+    Ok(())
 }
 
 /// Returns the time limit of commands in seconds; one above the maximum is cut, with a note.
@@ -171,8 +198,13 @@ mod tests {
         let policy = none.options.tools.and_then(|tools| tools.policy).expect("a policy");
         assert_eq!(serde_json::to_value(policy).expect("JSON"), json!({"deny": ["*"]}));
         assert!(none.notes.iter().any(|note| note.contains("every tool is denied")));
-        let notes = read(&json!({"tools": {"urlPolicy": {}}})).expect("a configuration").notes;
-        assert!(notes.iter().any(|note| note.contains("urlPolicy")), "{notes:?}");
+        let policy = json!({"allowPrivate": true, "blockedDomains": ["x.org", "*.y.org"]});
+        let read = read(&json!({"tools": {"urlPolicy": policy}})).expect("a configuration");
+        assert!(read.notes.iter().any(|note| note.contains("urlPolicy")), "{:?}", read.notes);
+        let rules = read.options.rules.expect("rules");
+        let hosts = rules[0].hosts.as_deref().expect("hosts");
+        assert_eq!(hosts, ["*.x.org", "x.org", "*.y.org", "y.org"]);
+        assert_eq!(rules[0].verdict, "deny");
     }
 
     #[test]

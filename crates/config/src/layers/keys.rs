@@ -126,6 +126,12 @@ pub(super) const KEYS: &[Key] = &[
     key("tools.commandPolicy.allowlist", Unordered),
     key("tools.commandPolicy.denylist", Unordered),
     key("tools.exec.timeout", AtMost),
+    // Exceptions loosen.
+    key("tools.web_fetch.allow_hosts", Unordered),
+    key("tools.web_fetch.timeout_s", AtMost),
+    key("tools.web_fetch.idle_timeout_s", AtMost),
+    key("tools.web_fetch.max_redirects", AtMost),
+    key("tools.web_fetch.cache_s", Unordered),
     key("checkpoints.max_bytes", Unordered),
     key("checkpoints.max_age_days", Unordered),
     key("checkpoints.max_count", Unordered),

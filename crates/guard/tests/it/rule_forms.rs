@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sinew_guard::{
-    Case, CommandPattern, Condition, Contained, Guard, GuardSettings, Layer, Object, Paths,
-    Profile, Rule, RuleOrigin, Rules,
+    Case, CommandPattern, Condition, Contained, Guard, GuardSettings, HostPattern, Layer, Object,
+    Paths, Profile, Rule, RuleOrigin, Rules,
 };
-use sinew_tool::{Access, Claim, Effects, Facts, Links, Ruling, Slot, Verdict, WalkOptions};
+use sinew_tool::{Access, Claim, Effects, Facts, Host, Links, Ruling, Slot, Verdict, WalkOptions};
 use tempfile::TempDir;
 
 use crate::tree::walked;
@@ -41,7 +41,11 @@ fn condition(written: &str) -> Condition {
             "tools" => condition.tools = list,
             "agents" => condition.agents = list,
             "paths" => condition.object = Object::Paths(Paths::parse(list).unwrap()),
-            "hosts" => condition.object = Object::Hosts(list),
+            "hosts" => {
+                condition.object = Object::Hosts(
+                    list.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
+                )
+            }
             "effects" => {
                 let effects = list.iter().map(|name| Effects::of_name(name).unwrap());
                 condition.effects = effects.reduce(Effects::or);
@@ -104,7 +108,8 @@ fn ruled(place: &Place, call: Call, profile: Profile, written: &[&str]) -> Rulin
         .collect();
     let contained = || {
         let contained = place.guard.contain(&claims, None, None).unwrap();
-        contained.with_hosts(call.hosts.iter().map(ToString::to_string).collect())
+        let hosts = call.hosts.iter().map(|host| Host::new(host, None)).collect();
+        contained.with_hosts(Vec::new(), hosts).unwrap()
     };
     let effects = match (call.tool, call.access) {
         ("odd", _) => Facts::UNKNOWN.effects,

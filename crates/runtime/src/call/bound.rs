@@ -101,7 +101,7 @@ fn kept(request: &Request, limits: &Limits<'_>, content: &[Block]) -> Result<Str
         let directory = limits.conventions.outputs.map_or(".sinew", |outputs| outputs.directory);
         format!("{directory}/tool-output/ may not be written here")
     })?;
-    store.put(&request.call_id, &whole_text(content)).map_err(|error| error.message.into_owned())
+    store.put(&request.call_id, whole_text(content)).map_err(|error| error.message.into_owned())
 }
 
 /// Returns the note of sinew on a cut.

@@ -84,15 +84,14 @@ pub(super) fn contained(
         let cwd = request.cwd.as_deref();
         let contained = decoded.guard.contain(&decoded.claims, cwd, roots);
         let contained = contained.or_else(|error| denied_behind(decoded, rules, request, error))?;
-        return Ok(contained
-            .by(caller, decoded.store.clone())
-            .with_hosts(decoded.prepared.hosts()));
+        let contained = contained.by(caller, decoded.store.clone());
+        return contained.with_hosts(decoded.prepared.urls(), decoded.prepared.hosts());
     };
     let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
     let cwd = last.as_deref().or(request.cwd.as_deref());
     let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
-    let contained =
-        contained.by(caller, decoded.store.clone()).with_hosts(decoded.prepared.hosts());
+    let contained = contained.by(caller, decoded.store.clone());
+    let contained = contained.with_hosts(decoded.prepared.urls(), decoded.prepared.hosts())?;
     let agent = request.agent.as_deref();
     let by_command = decoded.case(decoded.prepared.effects(), agent);
     let looks = decoded.lookers.iter().map(|looker| looker.case(agent));

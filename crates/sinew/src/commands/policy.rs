@@ -1,6 +1,9 @@
 //! `sinew policy`: evaluates rules for a command or a call without running it, and tests their examples.
 
+mod url;
+
 use std::io::{self, BufRead, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,12 +42,21 @@ struct CheckInput {
     agent: Option<String>,
     #[serde(default)]
     policy: Option<String>,
+    #[serde(default)]
+    url: Option<String>,
+    /// What names mean, instead of asking name servers.
+    #[serde(default)]
+    dns: Option<url::Resolved>,
+    /// Where the address redirects, in order.
+    #[serde(default)]
+    redirects: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
 enum Asks {
     Command(CommandLine),
     Call(CallOptions),
+    Url(url::Fetched),
 }
 
 /// The verdict as JSON.
@@ -63,10 +75,13 @@ struct Answer {
     display: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     runs: Option<Plain>,
+    /// The address that a fetch would connect to, or the one that must not be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
 }
 
 /// The rules to evaluate.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum By {
     Configured,
     /// The configured rules, under another profile.
@@ -265,22 +280,29 @@ fn check(loaded: &Loaded, wired: &Wired) -> anyhow::Result<ExitCode> {
 }
 
 fn asked(line: &[u8]) -> anyhow::Result<(Asks, By)> {
-    let CheckInput { command, argv, tool, arguments, agent, policy } =
+    let CheckInput { command, argv, tool, arguments, agent, policy, url, dns, redirects } =
         serde_json::from_slice(line)?;
-    let asks = match (command, argv, tool) {
-        (Some(command), None, None) => Asks::Command(CommandLine::Shell(Shell::User, command)),
-        (None, Some(argv), None) => Asks::Command(CommandLine::Argv(argv)),
-        (None, None, Some(tool)) => {
+    if url.is_none() && (dns.is_some() || !redirects.is_empty()) {
+        anyhow::bail!("`dns` and `redirects` go with `url`");
+    }
+    let asks = match (command, argv, tool, url) {
+        (Some(command), None, None, None) => {
+            Asks::Command(CommandLine::Shell(Shell::User, command))
+        }
+        (None, Some(argv), None, None) => Asks::Command(CommandLine::Argv(argv)),
+        (None, None, Some(tool), None) => {
             let arguments = arguments.unwrap_or_default();
             Asks::Call(CallOptions { tool, arguments, agent })
         }
-        _ => anyhow::bail!("a line has one of `command`, `argv` and `tool`"),
+        (None, None, None, Some(url)) => Asks::Url(url::Fetched { url, dns, redirects, agent }),
+        _ => anyhow::bail!("a line has one of `command`, `argv`, `tool` and `url`"),
     };
     Ok((asks, by(policy.as_deref())?))
 }
 
 fn answer(loaded: &Loaded, wired: &Wired, asks: Asks, by: By) -> Answer {
     let (display, judged) = match asks {
+        Asks::Url(fetched) => return url::answer(loaded, wired, &fetched, by),
         Asks::Command(line) => {
             let display = match &line {
                 CommandLine::Shell(_, text) => shown(text),
@@ -312,6 +334,7 @@ fn answer(loaded: &Loaded, wired: &Wired, asks: Asks, by: By) -> Answer {
                 display,
                 runs: analysis.as_ref().and_then(|analysis| analysis.plain.clone().ok()),
                 segments: analysis.map(|analysis| analysis.segments).unwrap_or_default(),
+                address: None,
             }
         }
         // An invalid call is refused when it runs.
@@ -324,6 +347,7 @@ fn answer(loaded: &Loaded, wired: &Wired, asks: Asks, by: By) -> Answer {
             why: message.into_owned(),
             display,
             runs: None,
+            address: None,
         },
     }
 }

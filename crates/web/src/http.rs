@@ -4,11 +4,14 @@
 //! checked against the roots of the host. The client is created at the first request.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
-use reqwest::{Client, Method, Url};
+use reqwest::{Client, ClientBuilder, Method, Url};
+
+use crate::address::JudgedResolver;
+use crate::resolver::DnsResolver;
 
 /// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -156,17 +159,9 @@ impl HttpClient {
 }
 
 fn client(encrypted: bool) -> Result<Client, String> {
-    // A provider that the program installed earlier stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = Client::builder()
-        .user_agent(concat!("sinew/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .retry(reqwest::retry::never())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_keepalive(KEEP_ALIVE)
-        .tcp_keepalive_interval(KEEP_ALIVE)
-        .referer(false);
+    let resolver =
+        JudgedResolver { resolver: Arc::new(DnsResolver::default()), public_only: false };
+    let builder = builder().dns_resolver(Arc::new(resolver));
     let builder = match encrypted {
         true => builder.https_only(true),
         // Loopback needs no certificates, and the host may have none.
@@ -175,13 +170,28 @@ fn client(encrypted: bool) -> Result<Client, String> {
     builder.build().map_err(|error| words(&error))
 }
 
+/// Returns the settings of every client: no redirects, no proxy, no request that is sent again.
+pub(crate) fn builder() -> ClientBuilder {
+    // A provider that the program installed earlier stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder()
+        .user_agent(concat!("sinew/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_keepalive(KEEP_ALIVE)
+        .tcp_keepalive_interval(KEEP_ALIVE)
+        .referer(false)
+}
+
 fn unreachable(error: reqwest::Error) -> HttpError {
     // The path of an address may be a secret.
     HttpError::Unreachable(words(&error.without_url()))
 }
 
 /// Returns an error in words, with its causes.
-fn words(error: &dyn std::error::Error) -> String {
+pub(crate) fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

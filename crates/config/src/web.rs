@@ -1,0 +1,93 @@
+//! Validates how pages are fetched.
+
+use std::time::Duration;
+
+use sinew_guard::{HostPattern, WebSettings};
+
+use super::options::WebFetchOptions;
+use super::{ConfigError, Options};
+
+/// The longest time of a page, in seconds.
+const MAX_TIMEOUT_S: u64 = 600;
+/// The longest time of an answer in the cache, in seconds: a day.
+const MAX_CACHE_S: u64 = 86_400;
+/// The most redirects.
+const MAX_REDIRECTS: u64 = 50;
+
+/// Returns how pages are fetched. The helper is not part of the configuration.
+pub(super) fn settings(options: &Options) -> Result<WebSettings, ConfigError> {
+    let written = options.tools.as_ref().and_then(|tools| tools.web_fetch.clone());
+    let written: WebFetchOptions = written.unwrap_or_default();
+    let allow_hosts = written.allow_hosts.unwrap_or_default();
+    let allow_hosts = allow_hosts.iter().map(|host| exception(host)).collect::<Result<_, _>>()?;
+    let within = |name, value: Option<u64>, default, from, to| match value.unwrap_or(default) {
+        value if (from..=to).contains(&value) => Ok(value),
+        value => Err(ConfigError(format!(
+            "`tools.web_fetch.{name}` must be from {from} to {to}, not `{value}`"
+        ))),
+    };
+    let timeout = within("timeout_s", written.timeout_s, 30, 1, MAX_TIMEOUT_S)?;
+    let idle_timeout = within("idle_timeout_s", written.idle_timeout_s, 10, 1, MAX_TIMEOUT_S)?;
+    let cache = within("cache_s", written.cache_s, 300, 0, MAX_CACHE_S)?;
+    let max_redirects = within("max_redirects", written.max_redirects, 10, 0, MAX_REDIRECTS)?;
+    Ok(WebSettings {
+        allow_hosts,
+        max_redirects: usize::try_from(max_redirects).unwrap_or_default(),
+        timeout: Duration::from_secs(timeout),
+        idle_timeout: Duration::from_secs(idle_timeout),
+        cache: Duration::from_secs(cache),
+        helper: None,
+    })
+}
+
+/// Parses an exception: one host and one port, since it opens what is behind it.
+fn exception(written: &str) -> Result<HostPattern, ConfigError> {
+    let wrong = |why: &str| {
+        let host = written.escape_debug();
+        ConfigError(format!(
+            "`tools.web_fetch.allow_hosts` must hold hosts with ports, such as `127.0.0.1:8080`, not `{host}`: {why}"
+        ))
+    };
+    let pattern = HostPattern::parse(written).map_err(|why| wrong(&why))?;
+    match pattern.is_exact() {
+        true => Ok(pattern),
+        false => Err(wrong("it must name one host and one port")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(written: &str) -> Result<WebSettings, String> {
+        let options: Options = toml_edit::de::from_str(written).expect("options");
+        settings(&options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn fetching_is_configured() {
+        let defaults = read("").expect("defaults");
+        assert_eq!(
+            (defaults.timeout.as_secs(), defaults.idle_timeout.as_secs(), defaults.max_redirects),
+            (30, 10, 10)
+        );
+        let written = "[tools.web_fetch]\nallow_hosts = ['127.0.0.1:80', '[::1]:8080']\ntimeout_s = 5\nmax_redirects = 0";
+        let settings = read(written).expect("settings");
+        let shown: Vec<String> = settings.allow_hosts.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["127.0.0.1:80", "[::1]:8080"]);
+        assert_eq!((settings.timeout.as_secs(), settings.max_redirects), (5, 0));
+        for (written, problem) in [
+            ("allow_hosts = ['localhost']", "one host and one port"),
+            ("allow_hosts = ['*:80']", "one host and one port"),
+            ("allow_hosts = ['*.example.com:80']", "one host and one port"),
+            ("allow_hosts = ['a b:80']", "not `a b:80`"),
+            ("timeout_s = 0", "`tools.web_fetch.timeout_s` must be from 1 to 600"),
+            ("idle_timeout_s = 601", "`tools.web_fetch.idle_timeout_s`"),
+            ("cache_s = 86401", "`tools.web_fetch.cache_s` must be from 0 to 86400"),
+            ("max_redirects = 51", "`tools.web_fetch.max_redirects` must be from 0 to 50"),
+        ] {
+            let told = read(&format!("[tools.web_fetch]\n{written}")).expect_err(written);
+            assert!(told.contains(problem), "{written}: {told}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The network of a call: the hosts that it named, and those where they redirect, judged by the rules of the call.
+
+use std::sync::Arc;
+
+use sinew_fs::store::Store;
+use sinew_policy::judge::{Case, Rules, judge};
+use sinew_tool::{
+    BoxFuture, Caller, Effects, Facts, Host, Kind, Net, NoNet, PageForm, ReadPage, Ruling, Slot,
+    Targets, ToolError, UrlClaim, UrlTarget, Verdict, WebRequest, WebResponse,
+};
+use sinew_web::fetch::{FetchSettings, Fetcher, WebAddress};
+
+use crate::guard::{Guard, WebSettings};
+use crate::web_sessions::WebSessions;
+
+/// Returns what fetches pages for every call; nothing is opened yet.
+pub(crate) fn open(settings: WebSettings) -> Arc<Fetcher> {
+    let WebSettings { allow_hosts, max_redirects, timeout, idle_timeout, cache, helper } = settings;
+    Arc::new(Fetcher::new(FetchSettings {
+        allowed: allow_hosts,
+        max_redirects,
+        timeout,
+        idle_timeout,
+        cache,
+        helper: helper.map(|helper| helper.path().to_owned()),
+        ..FetchSettings::default()
+    }))
+}
+
+/// What judges a host where a call is redirected; nothing, if the call named no host.
+#[derive(Debug)]
+pub(crate) struct HostRules(Option<CallRules>);
+
+impl HostRules {
+    /// Keeps the rules of a call that names hosts.
+    pub(crate) fn of(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Self {
+        Self((!targets.hosts.is_empty()).then(|| CallRules::new(case, rules)))
+    }
+
+    /// Returns the network of the cleared call, which keeps downloads in `store` under the number of the call.
+    pub(crate) fn net(
+        self,
+        guard: &Guard,
+        targets: &Arc<Targets>,
+        call: Option<(&Caller, Option<&Store>)>,
+    ) -> Arc<dyn Net> {
+        match (self.0, &guard.shared.fetcher) {
+            (Some(rules), Some(fetcher)) => {
+                let (fetcher, targets) = (Arc::clone(fetcher), Arc::clone(targets));
+                let store =
+                    call.and_then(|(caller, store)| Some((store?.clone(), caller.call_id.clone())));
+                let session = call.map(|(caller, _)| caller.session.clone()).unwrap_or_default();
+                let sessions = (Arc::clone(&guard.shared.web_sessions), session);
+                Arc::new(CallNet { fetcher, targets, rules, store, sessions })
+            }
+            _ => Arc::new(NoNet),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct CallRules {
+    rules: Rules,
+    tool: String,
+    operation: String,
+    facts: Facts,
+    effects: Effects,
+    agent: Option<String>,
+}
+
+impl CallRules {
+    fn new(case: &Case<'_>, rules: &Rules) -> Self {
+        Self {
+            rules: rules.clone(),
+            tool: case.tool.to_owned(),
+            operation: case.operation.to_owned(),
+            facts: *case.facts,
+            effects: case.effects,
+            agent: case.agent.map(str::to_owned),
+        }
+    }
+
+    /// Returns the ruling on the call if it had named this host.
+    fn ruling(&self, host: &Host) -> Ruling {
+        let case = Case {
+            tool: &self.tool,
+            operation: &self.operation,
+            facts: &self.facts,
+            effects: self.effects,
+            agent: self.agent.as_deref(),
+        };
+        judge(&case, &Targets { hosts: vec![host.clone()], ..Targets::default() }, &self.rules)
+    }
+
+    fn judge(&self, host: &Host) -> Result<(), ToolError> {
+        let ruling = self.ruling(host);
+        let refused = match ruling.verdict {
+            Verdict::Allow => return Ok(()),
+            Verdict::Ask => "which asks first",
+            Verdict::Deny => "which is denied",
+        };
+        Err(ToolError::new(
+            Kind::PolicyDenied,
+            format!("the address redirects to {host}, {refused}: {}", ruling.why),
+        )
+        .hint("call again with the address there, so that it is judged by itself"))
+    }
+}
+
+/// The network of a cleared call.
+#[derive(Debug)]
+struct CallNet {
+    fetcher: Arc<Fetcher>,
+    targets: Arc<Targets>,
+    rules: CallRules,
+    /// Where downloads are kept, and the number of the call.
+    store: Option<(Store, String)>,
+    /// What its session read, and its name.
+    sessions: (Arc<WebSessions>, String),
+}
+
+impl Net for CallNet {
+    fn send(
+        &self,
+        url: Slot,
+        request: WebRequest,
+    ) -> BoxFuture<'static, Result<WebResponse, ToolError>> {
+        let (fetcher, rules) = (Arc::clone(&self.fetcher), self.rules.clone());
+        let address = self.targets.urls.get(url.0).map(|target| WebAddress::parse(&target.url));
+        let (sessions, session) = self.sessions.clone();
+        Box::pin(async move {
+            let unnamed = || ToolError::new(Kind::PolicyDenied, "the call names no such address");
+            let address = address.and_then(Result::ok).ok_or_else(unnamed)?;
+            let named = address.host().clone();
+            let answer = fetcher.fetch(address, request, &move |host| rules.judge(host)).await?;
+            // Where a named server leads is named as well.
+            let last = WebAddress::parse(&answer.url).ok();
+            for host in std::iter::once(&named).chain(last.iter().map(WebAddress::host)) {
+                sessions.note(&session, host);
+            }
+            Ok(answer)
+        })
+    }
+
+    fn read_html(
+        &self,
+        html: String,
+        address: String,
+        form: PageForm,
+    ) -> BoxFuture<'static, Result<ReadPage, ToolError>> {
+        let fetcher = Arc::clone(&self.fetcher);
+        Box::pin(async move { fetcher.read_html(html, address, form).await })
+    }
+
+    fn keep(&self, body: &[u8]) -> Result<Option<String>, ToolError> {
+        let kept = self.store.as_ref().map(|(store, id)| store.put(id, body));
+        kept.transpose()
+    }
+}
+
+/// Parses the addresses of a call, each once.
+pub(crate) fn contain(claims: Vec<UrlClaim>) -> Result<Vec<UrlTarget>, ToolError> {
+    let one = |claim: UrlClaim| match WebAddress::parse(&claim.url) {
+        Ok(address) => {
+            let (url, host) = (address.as_str().to_owned(), address.host().clone());
+            Ok(UrlTarget { claim, url, host })
+        }
+        Err(why) => Err(ToolError::argument(claim.argument, format!("cannot be fetched: {why}"))),
+    };
+    claims.into_iter().map(one).collect()
+}

@@ -1,0 +1,469 @@
+//! Fetches pages: redirects are steps of their own, and every host is judged before a connection to it.
+//!
+//! Only `http` and `https`. Credentials and bodies go to no other origin. What is read is bounded in bytes after
+//! decompression, in redirects, in time without an answer and in all.
+
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Client, Method, Response};
+use sinew_policy::hosts::HostPattern;
+use sinew_tool::{Host, Kind, PageForm, ReadPage, ToolError, WebRequest, WebResponse};
+use tokio::time::timeout;
+use url::Url;
+
+use crate::address::{self, JudgedResolver, NotPublic};
+use crate::cache::Cache;
+use crate::resolver::{DnsResolver, Resolve, ResolveError};
+use crate::worker;
+use crate::{html, http};
+
+/// The longest address that is fetched, in bytes.
+const MAX_URL: usize = 8 * 1024;
+/// The headers that go to another origin too.
+const HARMLESS: [&str; 4] = ["accept", "accept-language", "user-agent", "cache-control"];
+
+/// Judges a host before it gets a request.
+pub type Judge = dyn Fn(&Host) -> Result<(), ToolError> + Send + Sync;
+
+/// Which hosts are reached, and how.
+#[derive(Debug, Clone)]
+pub struct FetchSettings {
+    /// Hosts that need not be public, each with its port.
+    pub allowed: Vec<HostPattern>,
+    /// What resolves names.
+    pub resolver: Arc<dyn Resolve>,
+    /// The most redirects that are followed.
+    pub max_redirects: usize,
+    /// How long a page may take in all.
+    pub timeout: Duration,
+    /// How long a server may send nothing.
+    pub idle_timeout: Duration,
+    /// How long an answer is reused; zero reuses none.
+    pub cache: Duration,
+    /// The executable that calls [`worker_main`](crate::worker::worker_main) first, to convert pages.
+    pub helper: Option<PathBuf>,
+}
+
+impl Default for FetchSettings {
+    fn default() -> Self {
+        Self {
+            allowed: Vec::new(),
+            resolver: Arc::new(DnsResolver::default()),
+            max_redirects: 10,
+            timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(10),
+            cache: Duration::from_secs(300),
+            helper: None,
+        }
+    }
+}
+
+/// Fetches pages. Its clients are made at the first request.
+#[derive(Debug)]
+pub struct Fetcher {
+    settings: FetchSettings,
+    public: OnceLock<Result<Client, String>>,
+    allowed: OnceLock<Result<Client, String>>,
+    /// Whole answers by address.
+    answers: Cache<String, Arc<WebResponse>>,
+    /// Pages as they are shown.
+    shown: Cache<Convertible, ReadPage>,
+}
+
+/// A page that is converted.
+#[derive(Debug, PartialEq)]
+struct Convertible {
+    html: String,
+    address: String,
+    form: PageForm,
+}
+
+/// An address that can be fetched, and its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebAddress {
+    url: Url,
+    host: Host,
+}
+
+impl WebAddress {
+    /// Parses an address as browsers do, once. What they would silently repair is refused.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if MAX_URL < text.len() {
+            return Err(format!("it has {} bytes; {MAX_URL} at most", text.len()));
+        }
+        if let Some(odd) =
+            text.chars().find(|c| html::is_invisible(*c) || c.is_whitespace() || *c == '\\')
+        {
+            return Err(format!("it must not hold `{}`", odd.escape_debug()));
+        }
+        Self::of(Url::parse(text).map_err(|error| error.to_string())?)
+    }
+
+    fn of(url: Url) -> Result<Self, String> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("only `http` and `https` are fetched, not `{}`", url.scheme()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(String::from("it must hold no user name and no password"));
+        }
+        let name = url.host_str().filter(|name| !name.is_empty()).ok_or("it names no host")?;
+        let host = Host::new(name, url.port_or_known_default());
+        Ok(Self { url, host })
+    }
+
+    /// Returns the host with its port.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Returns the address as it is sent.
+    pub fn as_str(&self) -> &str {
+        self.url.as_str()
+    }
+}
+
+impl Fetcher {
+    /// Returns a fetcher; nothing is opened yet.
+    pub fn new(settings: FetchSettings) -> Self {
+        let (answers, shown) = (Cache::new(settings.cache), Cache::new(settings.cache));
+        Self { settings, public: OnceLock::new(), allowed: OnceLock::new(), answers, shown }
+    }
+
+    /// Sends a request and follows its redirects. `judge` is asked about every other host where it redirects.
+    pub async fn fetch(
+        &self,
+        address: WebAddress,
+        request: WebRequest,
+        judge: &Judge,
+    ) -> Result<WebResponse, ToolError> {
+        if let Some(answer) = self.reused(&address, &request, judge)? {
+            return Ok(answer);
+        }
+        let is_reusable = is_reusable(&request);
+        let key = address.as_str().to_owned();
+        let fetched = self.fetch_anew(address, request, judge).await?;
+        let no_store = fetched.header("cache-control").is_some_and(|it| it.contains("no-store"));
+        if is_reusable && fetched.status == 200 && !fetched.is_cut && !no_store {
+            let n_bytes = fetched.body.len();
+            self.answers.put(key, Arc::new(fetched.clone()), n_bytes);
+        }
+        Ok(fetched)
+    }
+
+    /// Returns an answer that is young enough. The hosts where it redirected are judged again, for this caller.
+    fn reused(
+        &self,
+        address: &WebAddress,
+        request: &WebRequest,
+        judge: &Judge,
+    ) -> Result<Option<WebResponse>, ToolError> {
+        if !is_reusable(request) {
+            return Ok(None);
+        }
+        let Some(answer) = self.answers.get(|known| known == address.as_str()) else {
+            return Ok(None);
+        };
+        if request.max_bytes < answer.body.len() {
+            return Ok(None);
+        }
+        let passed = answer.redirects.iter().chain([&answer.url]);
+        let mut hosts: Vec<Host> = passed
+            .filter_map(|url| WebAddress::parse(url).ok())
+            .map(|address| address.host)
+            .collect();
+        hosts.dedup();
+        hosts.iter().skip(1).try_for_each(judge)?;
+        Ok(Some(WebResponse { boundary: boundary()?, ..(*answer).clone() }))
+    }
+
+    async fn fetch_anew(
+        &self,
+        address: WebAddress,
+        request: WebRequest,
+        judge: &Judge,
+    ) -> Result<WebResponse, ToolError> {
+        let most = self.settings.timeout;
+        let most = request.timeout.map_or(most, |timeout| timeout.min(most));
+        match timeout(most, self.follow(address, &request, judge)).await {
+            Ok(fetched) => fetched,
+            Err(_) => {
+                let message = format!("the page was not there within {} s", most.as_secs_f32());
+                Err(ToolError::new(Kind::Timeout, message))
+            }
+        }
+    }
+
+    async fn follow(
+        &self,
+        address: WebAddress,
+        request: &WebRequest,
+        judge: &Judge,
+    ) -> Result<WebResponse, ToolError> {
+        let mut step = Step::first(address, request)?;
+        let mut redirects: Vec<String> = Vec::new();
+        loop {
+            let response = self.send(&step).await?;
+            let Some(next) = step.after(&response)? else {
+                return self.read(response, &step, request.max_bytes, redirects).await;
+            };
+            let most = self.settings.max_redirects;
+            if most <= redirects.len() {
+                let message = format!("the address redirects more than {most} times");
+                return Err(ToolError::new(Kind::LimitReached, message));
+            }
+            redirects.push(step.address.as_str().to_owned());
+            if redirects.iter().any(|known| known == next.address.as_str()) {
+                let message = "the address redirects to itself";
+                return Err(ToolError::new(Kind::ExecutionFailed, message));
+            }
+            if next.address.host != step.address.host {
+                judge(&next.address.host)?;
+            }
+            step = next;
+        }
+    }
+
+    /// Sends one request to a judged address.
+    async fn send(&self, step: &Step) -> Result<Response, ToolError> {
+        let host = &step.address.host;
+        let is_allowed = self.settings.allowed.iter().any(|pattern| pattern.means(host, false));
+        // A literal address never reaches the resolver.
+        if !is_allowed && let Ok(literal) = host.name().parse() {
+            address::judge(&[literal]).map_err(|error| not_public(host, error))?;
+        }
+        let client = match is_allowed {
+            true => self.allowed.get_or_init(|| self.client(false)),
+            false => self.public.get_or_init(|| self.client(true)),
+        };
+        let client = client.as_ref().map_err(|why| {
+            ToolError::new(Kind::Unavailable, format!("HTTP cannot be used here: {why}"))
+        })?;
+        let mut sent = client
+            .request(step.method.clone(), step.address.url.clone())
+            .headers(step.headers.clone());
+        if let Some(body) = &step.body {
+            sent = sent.body(body.clone());
+        }
+        let idle = self.settings.idle_timeout;
+        match timeout(idle, sent.send()).await {
+            Ok(Ok(response)) => {
+                // What connected must be what was judged.
+                if let Some(peer) = response.remote_addr().filter(|_| !is_allowed) {
+                    address::judge(&[peer.ip()]).map_err(|error| not_public(host, error))?;
+                }
+                Ok(response)
+            }
+            Ok(Err(error)) => Err(failed(host, error)),
+            Err(_) => Err(silent(host, idle)),
+        }
+    }
+
+    /// Reads the body of the last response.
+    async fn read(
+        &self,
+        mut response: Response,
+        step: &Step,
+        max_bytes: usize,
+        redirects: Vec<String>,
+    ) -> Result<WebResponse, ToolError> {
+        let host = &step.address.host;
+        let text = |(name, value): (&HeaderName, &HeaderValue)| {
+            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+        };
+        let headers = response.headers().iter().filter_map(text).collect();
+        let mut body = Vec::new();
+        let mut is_cut = false;
+        let idle = self.settings.idle_timeout;
+        loop {
+            let chunk = match timeout(idle, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => return Err(failed(host, error)),
+                Err(_) => return Err(silent(host, idle)),
+            };
+            let left = max_bytes - body.len();
+            body.extend_from_slice(chunk.get(..left).unwrap_or(&chunk));
+            if left < chunk.len() {
+                is_cut = true;
+                break;
+            }
+        }
+        let url = step.address.as_str().to_owned();
+        let status = response.status().as_u16();
+        let boundary = boundary()?;
+        Ok(WebResponse { url, status, headers, body, is_cut, redirects, boundary })
+    }
+
+    /// Converts a page in a process of its own.
+    pub async fn read_html(
+        &self,
+        html: String,
+        address: String,
+        form: PageForm,
+    ) -> Result<ReadPage, ToolError> {
+        let helper = self.settings.helper.clone().ok_or_else(|| {
+            ToolError::new(Kind::Unavailable, "no program can convert pages")
+                .hint("fetch it with `format` `raw`")
+        })?;
+        let page = Convertible { html, address, form };
+        if let Some(shown) = self.shown.get(|known| *known == page) {
+            return Ok(shown);
+        }
+        let convert = move || {
+            let shown = worker::convert(&helper, &page.html, &page.address, page.form);
+            (page, shown)
+        };
+        let (page, shown) = tokio::task::spawn_blocking(convert).await.map_err(|error| {
+            ToolError::new(Kind::ExecutionFailed, "the page could not be converted").source(error)
+        })?;
+        let shown = shown?;
+        let n_bytes = page.html.len() + shown.text.len();
+        self.shown.put(page, shown.clone(), n_bytes);
+        Ok(shown)
+    }
+
+    fn client(&self, public_only: bool) -> Result<Client, String> {
+        let resolver = Arc::clone(&self.settings.resolver);
+        let resolver = Arc::new(JudgedResolver { resolver, public_only });
+        let client = http::builder().dns_resolver(resolver).build();
+        client.map_err(|error| http::words(&error))
+    }
+}
+
+/// One request of a fetch.
+#[derive(Debug, Clone)]
+struct Step {
+    address: WebAddress,
+    method: Method,
+    headers: HeaderMap,
+    body: Option<Vec<u8>>,
+}
+
+impl Step {
+    fn first(address: WebAddress, request: &WebRequest) -> Result<Self, ToolError> {
+        let method = Method::from_bytes(request.method.as_bytes()).map_err(|_| {
+            let method = request.method.escape_debug();
+            ToolError::new(Kind::InvalidArgs, format!("`{method}` is no method of HTTP"))
+        })?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in &request.headers {
+            let parsed = HeaderName::from_bytes(name.as_bytes()).ok();
+            let parsed = parsed.zip(HeaderValue::from_str(value).ok());
+            let (name, value) = parsed.ok_or_else(|| {
+                let name = name.escape_debug();
+                ToolError::new(Kind::InvalidArgs, format!("the header `{name}` cannot be sent"))
+            })?;
+            headers.append(name, value);
+        }
+        Ok(Self { address, method, headers, body: request.body.clone() })
+    }
+
+    /// Returns the request that a response redirects to, if it does.
+    fn after(&self, response: &Response) -> Result<Option<Self>, ToolError> {
+        let status = response.status().as_u16();
+        if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+            return Ok(None);
+        }
+        let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+        let next = std::str::from_utf8(location.as_bytes())
+            .map_err(|error| error.to_string())
+            .and_then(|location| self.address.url.join(location).map_err(|error| error.to_string()))
+            .and_then(WebAddress::of);
+        let address = next.map_err(|why| {
+            let message = format!("the address redirects to what cannot be fetched: {why}");
+            ToolError::new(Kind::ExecutionFailed, message)
+        })?;
+        let mut step = Self { address, ..self.clone() };
+        // As browsers do: RFC 9110, 15.4.
+        let becomes_get = status == 303 || (status < 303 && self.method == Method::POST);
+        if becomes_get && self.method != Method::HEAD {
+            step.method = Method::GET;
+            step.body = None;
+            for name in ["content-type", "content-length", "content-encoding"] {
+                step.headers.remove(name);
+            }
+        }
+        if step.address.url.origin() != self.address.url.origin() {
+            if step.body.is_some() || !step.method.is_safe() {
+                let message = format!(
+                    "the request is redirected to {}, which would get its body",
+                    step.address.host
+                );
+                let hint = format!("call again with {} if that is meant", step.address);
+                return Err(ToolError::new(Kind::ExecutionFailed, message).hint(hint));
+            }
+            let others = step.headers.keys().filter(|name| !HARMLESS.contains(&name.as_str()));
+            for name in others.cloned().collect::<Vec<_>>() {
+                step.headers.remove(name);
+            }
+        }
+        Ok(Some(step))
+    }
+}
+
+/// Returns whether an answer to this request may serve the next one.
+fn is_reusable(request: &WebRequest) -> bool {
+    request.method == "GET" && request.headers.is_empty() && request.body.is_none()
+}
+
+fn boundary() -> Result<String, ToolError> {
+    let mut bytes = [0; 6];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        ToolError::new(Kind::Unavailable, "the system gives no random numbers").source(error)
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn silent(host: &Host, idle: Duration) -> ToolError {
+    let message = format!("{host} sent nothing for {} s", idle.as_secs_f32());
+    ToolError::new(Kind::Timeout, message)
+}
+
+fn not_public(host: &Host, error: NotPublic) -> ToolError {
+    ToolError::new(
+        Kind::PolicyDenied,
+        format!("{host} is not public: it leads to {}, which fetches must not reach", error.what),
+    )
+    .hint(format!("the user can allow `{host}` in `tools.web_fetch.allow_hosts`"))
+    .source(error)
+}
+
+/// Returns the error of a request that failed. Addresses are not part of its message.
+fn failed(host: &Host, error: reqwest::Error) -> ToolError {
+    if let Some(error) = cause::<NotPublic>(&error) {
+        return not_public(host, error.clone());
+    }
+    let error = error.without_url();
+    let message = match cause::<ResolveError>(&error) {
+        Some(resolving) => format!("{} cannot be resolved: {resolving}", host.name()),
+        None if error.is_connect() => format!("{host} cannot be reached: {}", http::words(&error)),
+        None => format!("the answer of {host} cannot be read: {}", http::words(&error)),
+    };
+    ToolError::new(Kind::ExecutionFailed, message).source(error)
+}
+
+/// Returns the cause of an error with a type.
+fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
+    let mut error = Some(error);
+    while let Some(one) = error {
+        if let Some(found) = one.downcast_ref() {
+            return Some(found);
+        }
+        error = one.source();
+    }
+    None
+}
+
+impl fmt::Display for WebAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

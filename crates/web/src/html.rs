@@ -1,0 +1,209 @@
+//! HTML as Markdown or text, for a model: what a reader of the page does not see is left out.
+//!
+//! [`convert`] may be slow, take much memory or overflow its stack on hostile pages, so it runs in a process of its own
+//! ([`worker`](crate::worker)). [`plain`] reads any page in one pass, in time and memory of its size.
+
+use std::cell::{Cell, RefCell};
+
+use dom_query::{Document, NodeRef, Selection};
+use dom_smoothie::{Config, Readability, TextMode};
+use html5ever::tokenizer::{
+    BufferQueue, EndTag, StartTag, TagToken, Token, TokenSink, TokenSinkResult, Tokenizer,
+    TokenizerOpts,
+};
+use serde::{Deserialize, Serialize};
+use sinew_tool::PageForm;
+use url::Url;
+
+/// A page as it is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownPage {
+    /// Its title; may be empty.
+    pub title: String,
+    /// Its text in the form that was asked for.
+    pub text: String,
+}
+
+/// What no reader sees, or what a text cannot show.
+const UNSEEN: &str = "script, style, noscript, template, iframe, object, embed, canvas, svg, head > link, meta, \
+                      [hidden], [aria-hidden='true'], input, select, textarea, dialog:not([open])";
+/// Declarations that hide an element, without whitespace.
+const HIDING: [&str; 5] =
+    ["display:none", "visibility:hidden", "visibility:collapse", "opacity:0", "font-size:0"];
+
+/// Converts a page. `base` is where it was, and relative links lead from.
+pub fn convert(html: &str, base: &str, form: PageForm) -> ShownPage {
+    let document = Document::from(html);
+    let base = Url::parse(base).ok();
+    let stated = document.select_single("base[href]").attr("href");
+    let base = match (base, stated) {
+        (Some(base), Some(stated)) => base.join(&stated).ok().or(Some(base)),
+        (base, _) => base,
+    };
+    clean(&document, base.as_ref());
+    let title = one_line(&document.select_single("title").text());
+    let text = match form {
+        PageForm::Markdown => markdown(&document),
+        PageForm::Article => article(&document).unwrap_or_else(|| markdown(&document)),
+        PageForm::Text => match document.body() {
+            Some(body) => body.formatted_text().to_string(),
+            None => document.formatted_text().to_string(),
+        },
+    };
+    ShownPage { title: visible(&title), text: visible(text.trim()) }
+}
+
+fn markdown(document: &Document) -> String {
+    match document.body() {
+        Some(body) => body.md(None).to_string(),
+        None => document.md(None).to_string(),
+    }
+}
+
+/// Returns the main text of a page that has one.
+fn article(document: &Document) -> Option<String> {
+    let config = Config { text_mode: TextMode::Markdown, ..Config::default() };
+    let html = document.html();
+    let mut reader = Readability::new(html, None, Some(config)).ok()?;
+    let article = reader.parse().ok()?;
+    Some(article.text_content.to_string()).filter(|text| !text.trim().is_empty())
+}
+
+/// Takes away what no reader sees, and makes links absolute. Links that would execute lead nowhere.
+fn clean(document: &Document, base: Option<&Url>) {
+    document.select(UNSEEN).remove();
+    let hidden: Vec<NodeRef<'_>> = document
+        .select("[style]")
+        .nodes()
+        .iter()
+        .filter(|node| node.attr("style").is_some_and(|style| hides(&style)))
+        .cloned()
+        .collect();
+    hidden.iter().for_each(NodeRef::remove_from_parent);
+    for comment in document.root().descendants().into_iter().filter(|node| node.is_comment()) {
+        comment.remove_from_parent();
+    }
+    lead(&document.select("a[href], area[href]"), "href", base);
+    lead(&document.select("img[src]"), "src", base);
+}
+
+fn lead(elements: &Selection<'_>, attribute: &str, base: Option<&Url>) {
+    for node in elements.nodes() {
+        let Some(written) = node.attr(attribute) else { continue };
+        let written = written.trim();
+        let target = match base {
+            Some(base) => base.join(written).ok(),
+            None => Url::parse(written).ok(),
+        };
+        let shown = target.filter(|url| matches!(url.scheme(), "http" | "https" | "mailto"));
+        match shown {
+            Some(url) => node.set_attr(attribute, url.as_str()),
+            None => node.remove_attr(attribute),
+        }
+    }
+}
+
+fn hides(style: &str) -> bool {
+    let style: String = style.chars().filter(|c| !c.is_whitespace()).collect();
+    let style = style.to_ascii_lowercase();
+    style.split(';').any(|declaration| {
+        let declaration = declaration.trim_end_matches("!important");
+        HIDING.iter().any(|hiding| match declaration.strip_prefix(hiding) {
+            // `opacity:0.5` and `font-size:0.9em` are seen.
+            Some(rest) => {
+                rest.chars().all(|c| matches!(c, '0' | '.' | 'p' | 'x' | 'e' | 'm' | '%'))
+            }
+            None => false,
+        })
+    })
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Takes away characters that a reader does not see and a model does: controls, those that turn the direction of text,
+/// zero-width ones, and tags (U+E0000), which spell hidden words.
+pub fn visible(text: &str) -> String {
+    text.chars().filter(|c| !is_invisible(*c)).collect()
+}
+
+pub(crate) fn is_invisible(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t'))
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// How much of a page is read at once, in bytes.
+const PIECE: usize = 16 << 10;
+/// Elements whose text is not shown.
+const SILENT: [&str; 8] =
+    ["script", "style", "noscript", "template", "iframe", "textarea", "select", "title"];
+/// Elements that do not begin a line.
+const INLINE: [&str; 24] = [
+    "a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img",
+    "ins", "kbd", "mark", "q", "s", "small", "span", "strong", "sub", "u",
+];
+
+/// Returns the text of a page in one pass, whichever elements it has.
+pub fn plain(html: &str) -> ShownPage {
+    let sink = PlainSink::default();
+    let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
+    let input = BufferQueue::default();
+    let mut rest = html;
+    while !rest.is_empty() {
+        // Of a large buffer each token would be a copy of the rest.
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE));
+        rest = after;
+        input.push_back(piece.into());
+        while !matches!(tokenizer.feed(&input), html5ever::TokenizerResult::Done) {}
+    }
+    tokenizer.end();
+    let PlainSink { text, title, .. } = tokenizer.sink;
+    let lines: Vec<String> = visible(&text.into_inner()).lines().map(one_line).collect();
+    let text = lines.iter().filter(|line| !line.is_empty()).cloned().collect::<Vec<_>>().join("\n");
+    ShownPage { title: visible(&one_line(&title.into_inner())), text }
+}
+
+#[derive(Default)]
+struct PlainSink {
+    text: RefCell<String>,
+    title: RefCell<String>,
+    /// The element whose text is not shown.
+    within: Cell<Option<&'static str>>,
+}
+
+impl TokenSink for PlainSink {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+        match token {
+            TagToken(tag) => {
+                let name: &str = &tag.name;
+                let silent = SILENT.iter().find(|known| **known == name).copied();
+                match tag.kind {
+                    StartTag if self.within.get().is_none() => self.within.set(silent),
+                    EndTag if self.within.get() == silent => self.within.set(None),
+                    StartTag | EndTag => {}
+                }
+                if !INLINE.contains(&name) && silent.is_none() {
+                    self.text.borrow_mut().push('\n');
+                }
+            }
+            Token::CharacterTokens(text) => match self.within.get() {
+                None => self.text.borrow_mut().push_str(&text),
+                Some("title") => self.title.borrow_mut().push_str(&text),
+                Some(_) => {}
+            },
+            _ => {}
+        }
+        TokenSinkResult::Continue
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use super::*;
+
+const BASE: &str = "https://example.com/docs/page.html";
+
+fn shown(html: &str) -> String {
+    convert(html, BASE, PageForm::Markdown).text
+}
+
+#[test]
+fn pages_become_markdown() {
+    for (html, expected) in [
+        (
+            "<h1>A</h1><p>one <b>two</b> <i>three</i> <code>four</code></p>",
+            "# A\n\none **two** *three* `four`",
+        ),
+        ("<ul><li>a<li>b<ol><li>c</ol></ul>", "- a\n- b\n    1. c"),
+        (
+            "<pre><code class='language-rust'>fn a() {\n    b\n}</code></pre>",
+            "```rust\nfn a() {\n    b\n}\n```",
+        ),
+        ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "| a | b |\n| - | - |\n| 1 | 2 |"),
+        ("<blockquote>said</blockquote>", "> said"),
+        ("<a href='other.html#x'>o</a>", "[o](https://example.com/docs/other.html#x)"),
+        ("<a href='//b.example/'>o</a>", "[o](https://b.example/)"),
+        ("<base href='/up/'><a href='o'>o</a>", "[o](https://example.com/up/o)"),
+        ("<img src='i.png' alt='seen'>", "![seen](https://example.com/docs/i.png)"),
+        ("caf&eacute; &lt;b&gt; &#x41;", "café \\<b> A"),
+        ("", ""),
+        ("no html at all", "no html at all"),
+    ] {
+        assert_eq!(shown(html), expected, "{html}");
+    }
+}
+
+#[test]
+fn only_what_a_reader_sees_is_shown() {
+    for hidden in [
+        "<script>BAD</script>",
+        "<style>BAD</style>",
+        "<!-- BAD -->",
+        "<noscript>BAD</noscript>",
+        "<template>BAD</template>",
+        "<p hidden>BAD</p>",
+        "<p aria-hidden=true>BAD</p>",
+        "<p style='display: none'>BAD</p>",
+        "<p style='color:red; DISPLAY : NONE !important'>BAD</p>",
+        "<p style='visibility:hidden'>BAD</p>",
+        "<p style='opacity:0'>BAD</p>",
+        "<p style='opacity: 0.0'>BAD</p>",
+        "<p style='font-size:0px'>BAD</p>",
+        "<div style='display:none'><div><p>BAD</div></div>",
+        "<input value=BAD><input type=hidden value=BAD>",
+        "<textarea>BAD</textarea><select><option>BAD</select>",
+        "<iframe srcdoc=BAD>BAD</iframe>",
+        "<object>BAD</object><canvas>BAD</canvas><svg><text>BAD</text></svg>",
+        "<meta name=description content=BAD>",
+        "<a href='javascript:BAD()'>x</a>",
+        "<a href='data:text/html,BAD'>x</a>",
+        "<a href=' java\nscript:BAD'>x</a>",
+        "<img src='data:image/png;base64,BAD' alt=x>",
+        "<dialog>BAD</dialog>",
+    ] {
+        for form in PageForm::ALL {
+            let page =
+                convert(&format!("<title>t</title><p>before</p>{hidden}<p>after</p>"), BASE, form);
+            assert!(!page.text.contains("BAD"), "{form} {hidden}: {}", page.text);
+            assert!(
+                page.text.contains("before") && page.text.contains("after"),
+                "{form} {hidden}: {}",
+                page.text
+            );
+        }
+    }
+    for seen in [
+        "<p style='opacity:0.5'>SEEN</p>",
+        "<p style='font-size:0.9em'>SEEN</p>",
+        "<details>SEEN</details>",
+    ] {
+        assert!(shown(seen).contains("SEEN"), "{seen}");
+    }
+}
+
+#[test]
+fn invisible_characters_are_left_out() {
+    let tags: String =
+        "hidden".chars().map(|c| char::from_u32(0xe0000 + c as u32).unwrap()).collect();
+    let text =
+        format!("a\u{200b}b\u{202e}c\u{2066}d\u{feff}e\u{ad}f\u{1b}[31mg\u{7}h{tags}i\u{180e}j");
+    assert_eq!(visible(&text), "abcdef[31mghij");
+    assert_eq!(visible("tab\tline\nπ 漢字 é 👍"), "tab\tline\nπ 漢字 é 👍");
+    assert_eq!(shown(&format!("<p>{text}</p>")), "abcdef\\[31mghij");
+}
+
+#[test]
+fn an_article_has_no_menus() {
+    let paragraph =
+        "<p>The main text of this page goes on for a while, with commas, clauses, and sentences. "
+            .repeat(8);
+    let html = format!(
+        "<html><head><title>The title</title></head><body><nav><ul><li><a href=/>Home</a><li><a href=/about>About</a></ul></nav>\
+         <article><h1>The title</h1>{paragraph}</article><footer>Imprint</footer></body></html>"
+    );
+    let page = convert(&html, BASE, PageForm::Article);
+    assert_eq!(page.title, "The title");
+    assert!(page.text.contains("The main text"), "{}", page.text);
+    assert!(!page.text.contains("Imprint") && !page.text.contains("About"), "{}", page.text);
+    let whole = convert(&html, BASE, PageForm::Markdown).text;
+    assert!(whole.contains("Imprint") && whole.contains("About"), "{whole}");
+}
+
+#[test]
+fn any_page_is_plain_text_in_one_pass() {
+    for (html, title, text) in [
+        (
+            "<title>A  b</title><p>one <b>two</b></p><script>no</script><p>three",
+            "A b",
+            "one two\nthree",
+        ),
+        ("<p>a<style>no</style>b<!-- no -->c", "", "abc"),
+        ("<ul><li>a<li>b</ul>", "", "a\nb"),
+        ("&lt;p&gt; &amp; caf&eacute;", "", "<p> & café"),
+        ("<p>unclosed <b", "", "unclosed"),
+    ] {
+        let page = plain(html);
+        assert_eq!((page.title.as_str(), page.text.as_str()), (title, text), "{html}");
+    }
+    let deep = format!("{}x{}", "<div>".repeat(100_000), "</div>".repeat(100_000));
+    assert_eq!(plain(&deep).text, "x");
+}

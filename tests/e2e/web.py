@@ -1,0 +1,387 @@
+"""Pages fetched by the real command from servers in another network namespace, whose addresses are public there: names
+by the real resolver, redirects, names that change their meaning, hostile pages, and a canary on loopback.
+
+A client that follows redirects, and one that judges a name before it connects by it, are the controls: both reach the
+canary.
+"""
+
+import contextlib
+import gzip
+import http.server
+import ipaddress
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import checks
+import wire
+from checks import Skip, check, contains, equal, true
+
+HERE, SITE, OTHER = "5.6.7.1", "5.6.7.2", "5.6.7.3"
+# What names mean: each answer is the next of the list.
+NAMES = {
+    "site.test": [[SITE]], "other.test": [[OTHER]], "inside.test": [["127.0.0.1"]], "both.test": [[SITE, "127.0.0.1"]],
+    "rebinds.test": [[SITE], ["127.0.0.1"]], "mapped.test": [["::ffff:127.0.0.1"]], "metadata.test": [["169.254.169.254"]],
+    "host.test": [[HERE]],
+}
+PAGE = b"""<!DOCTYPE html><html><head><title>A page</title><script>SCRIPT</script></head><body>
+<nav><a href="/menu">Menu</a></nav><h1>Heading</h1><p>Some <b>bold</b> words and <a href="next.html">a link</a>.</p>
+<!-- COMMENT --><p style="display:none">HIDDEN</p><p>se\xe2\x80\x8bcret</p></body></html>"""
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """The server of every public address."""
+
+    n_counted = 0
+
+    def do_GET(self):
+        canary = os.environ["CANARY"]
+        moved = {
+            "/to-canary": f"http://127.0.0.1:{canary}/", "/to-inside": f"http://inside.test:{canary}/",
+            "/to-host": f"http://{HERE}:{canary}/", "/to-other": "http://other.test/page", "/to-page": "/page",
+            "/to-file": "file:///etc/passwd",
+        }
+        headers, body = {"content-type": "text/html; charset=utf-8"}, PAGE
+        if self.path in moved:
+            self.send_response(302)
+            self.send_header("location", moved[self.path])
+            self.send_header("content-length", "0")
+            self.end_headers()
+            return
+        if self.path == "/deep":
+            body = b"<p>top" + b"<div>" * 20_000 + b"bottom" + b"</div>" * 20_000
+        elif self.path == "/malformed":
+            body = b"<p>top" + b"<table><tr><td <b><i><p>cell </td>< <a href=x" * 210_000 + b"<p>bottom"
+        elif self.path == "/latin":
+            headers, body = {"content-type": "text/html"}, b"<meta charset=latin1><p>caf\xe9"
+        elif self.path == "/zip":
+            headers, body = {"content-type": "application/zip"}, b"PK\x03\x04\0binary"
+        elif self.path == "/bomb":
+            headers["content-encoding"], body = "gzip", gzip.compress(bytes(200_000_000))
+        elif self.path == "/slow":
+            time.sleep(3)
+        elif self.path == "/count":
+            Site.n_counted += 1
+            headers, body = {"content-type": "text/plain"}, f"count {Site.n_counted}".encode()
+        elif self.path == "/echo":
+            headers, body = {"content-type": "text/plain"}, str(self.headers).encode()
+        self.send_response(200)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        with contextlib.suppress(BrokenPipeError):
+            self.wfile.write(body)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "text/plain")
+        self.end_headers()
+        self.wfile.write(b"posted " + body)
+
+    def log_message(self, *_):
+        pass
+
+
+def name_server():
+    """Answers questions for addresses, over UDP."""
+    served = {name: 0 for name in NAMES}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind((SITE, 53))
+        while True:
+            query, client = server.recvfrom(512)
+            labels, at = [], 12
+            while query[at]:
+                labels.append(query[at + 1:at + 1 + query[at]].decode())
+                at += 1 + query[at]
+            kind = struct.unpack("!H", query[at + 1:at + 3])[0]
+            name = ".".join(labels).lower()
+            addresses = []
+            if name in NAMES:
+                answers = NAMES[name]
+                addresses = [ipaddress.ip_address(text) for text in answers[served[name] % len(answers)]]
+                served[name] += kind == 1
+            found = [address for address in addresses if (address.version == 4) == (kind == 1) and kind in (1, 28)]
+            flags = 0x8180 if name in NAMES else 0x8183
+            head = query[:2] + struct.pack("!HHHHH", flags, 1, len(found), 0, 0)
+            records = b"".join(
+                b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 0, len(address.packed)) + address.packed for address in found
+            )
+            server.sendto(head + query[12:at + 5] + records, client)
+
+
+def world():
+    """Runs the public hosts, in a network namespace of their own, until the suite ends."""
+    sys.stdin.readline()
+    for step in [f"addr add {SITE}/24 dev far", f"addr add {OTHER}/24 dev far", "link set far up", "link set lo up"]:
+        subprocess.run(["ip", *step.split()], check=True)
+    threading.Thread(target=name_server, daemon=True).start()
+    server = http.server.ThreadingHTTPServer(("0.0.0.0", 80), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print("up", flush=True)
+    sys.stdin.read()
+
+
+class Canary:
+    """A server of this host that no page may reach."""
+
+    def __init__(self):
+        self.n_hits = 0
+        canary = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                canary.n_hits += 1
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"canary")
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@contextlib.contextmanager
+def public_hosts(directory, canary):
+    """Connects this namespace with that of the public hosts, and resolves names there."""
+    if os.getuid() != 0 or not shutil.which("ip"):
+        raise Skip("network namespaces need root and `ip`")
+    child = subprocess.Popen(
+        ["unshare", "--net", sys.executable, __file__, "world"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "CANARY": str(canary.port)},
+    )
+    try:
+        added = subprocess.run(["ip", "link", "add", "name", "near", "type", "veth", "peer", "name", "far"], capture_output=True)
+        if added.returncode:
+            raise Skip("this kernel has no virtual links")
+        # The child is in its namespace once it is another program than `unshare`.
+        while "unshare" in Path(f"/proc/{child.pid}/comm").read_text():
+            time.sleep(0.01)
+        for step in [f"link set far netns {child.pid}", f"addr add {HERE}/24 dev near", "link set near up"]:
+            subprocess.run(["ip", *step.split()], check=True)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        equal(child.stdout.readline(), "up\n", "the public hosts")
+        resolving = checks.write(directory / "resolv.conf", f"nameserver {SITE}\noptions timeout:1 attempts:3\n")
+        subprocess.run(["mount", "--bind", resolving, os.path.realpath("/etc/resolv.conf")], check=True)
+        yield
+    finally:
+        child.kill()
+        child.wait()
+
+
+def fetch(root, url, *options, **more):
+    _, result = checks.call(root, "WebFetch", {"url": url, **more}, *options, approvals="deny")
+    return result["ok"], checks.text(result)
+
+
+def controls(canary):
+    with check("control: a client that follows redirects reaches the canary"):
+        equal(urllib.request.urlopen("http://site.test/to-canary", timeout=10).read(), b"canary")
+        equal(canary.n_hits, 1, "hits of the canary")
+    with check("control: a client that judges a name before it connects by it reaches the canary"):
+        for _ in range(6):
+            address = socket.getaddrinfo("rebinds.test", 80, socket.AF_INET)[0][4][0]
+            if ipaddress.ip_address(address).is_global:
+                with contextlib.suppress(OSError):
+                    urllib.request.urlopen(f"http://rebinds.test:{canary.port}/", timeout=10).read()
+        true(1 < canary.n_hits, "the canary was not hit")
+
+
+def pages(root):
+    for what, path, more, parts in [
+        ("Markdown", "/page", {}, ["http://site.test/page answers 200, text/html, ", "A page\n\n", "# Heading", "**bold**",
+                                   "[a link](http://site.test/next.html)", "[Menu](http://site.test/menu)", "secret"]),
+        ("text", "/page", {"format": "text"}, ["Heading", "bold"]),
+        ("as it is", "/page", {"format": "raw"}, ["<!DOCTYPE html>", "COMMENT"]),
+        ("another charset", "/latin", {}, ["café"]),
+        ("a redirect", "/to-page", {}, ["http://site.test/page answers 200", "[redirected from http://site.test/to-page]"]),
+        ("a redirect to another host", "/to-other", {}, ["http://other.test/page answers 200", "# Heading"]),
+        ("a file", "/zip", {}, ["application/zip, 11 bytes", "[stored in .sinew/tool-output/"]),
+        ("headers", "/echo", {"headers": {"X-Mine": "yes"}}, ["x-mine: yes", "user-agent: sinew/"]),
+        ("less than there is", "/page", {"format": "raw", "max_bytes": 15}, ["15 bytes; more was left out", "<!DOCTYPE html>"]),
+    ]:
+        with check(f"a page: {what}"):
+            ok, text = fetch(root, f"http://site.test{path}", **more)
+            true(ok, text)
+            contains(text, *parts)
+            if more.get("format") != "raw":
+                for unseen in "SCRIPT", "COMMENT", "HIDDEN", "\u200b":
+                    true(unseen not in text, f"{unseen!r} is in {text}")
+    with check("a file is stored as it was sent"):
+        equal([path.read_bytes() for path in (root / ".sinew/tool-output").iterdir()], [b"PK\x03\x04\0binary"])
+
+
+def hostile_pages(root):
+    for what, path, form in [
+        ("20,000 elements in one another", "/deep", "markdown"), ("10 MB of malformed HTML", "/malformed", "markdown"),
+        ("the same as an article", "/deep", "article"), ("the same as text", "/deep", "text"),
+    ]:
+        with check(f"a hostile page: {what}"):
+            begun = time.monotonic()
+            ok, text = fetch(root, f"http://site.test{path}", format=form)
+            true(ok, text[:500])
+            contains(text, "top", "bottom" if path == "/deep" else "[cut after 49152 of ")
+            true(time.monotonic() - begun < 15, f"it took {time.monotonic() - begun:.1f} s")
+    with check("a hostile page: 200 MB of zeros, compressed"):
+        ok, text = fetch(root, "http://site.test/bomb", format="raw", max_bytes=1_000_000)
+        true(ok, text[:500])
+        contains(text, "1000000 bytes; more was left out")
+
+
+def refusals(root, canary):
+    before = canary.n_hits
+    port = canary.port
+    for url, part in [
+        (f"http://127.0.0.1:{port}/", "is not public: it leads to this host"),
+        (f"http://{HERE}:{port}/", "is not public: it leads to this host"),
+        (f"http://localhost:{port}/", "is not public"), (f"http://0.0.0.0:{port}/", "is not public"),
+        (f"http://[::ffff:127.0.0.1]:{port}/", "is not public"), (f"http://0x7f000001:{port}/", "is not public"),
+        (f"http://inside.test:{port}/", "is not public"), (f"http://both.test:{port}/", "is not public"),
+        (f"http://mapped.test:{port}/", "is not public"), (f"http://host.test:{port}/", "is not public"),
+        ("http://metadata.test/latest/meta-data/", "a cloud provider's metadata service"),
+        ("http://site.test/to-canary", "is not public"), ("http://site.test/to-inside", "is not public"),
+        ("http://site.test/to-host", "is not public"), ("http://site.test/to-file", "only `http` and `https`"),
+        ("http://nowhere.test/", "cannot be resolved: the name has no address"),
+        ("http://user:pw@site.test/page", "no user name"), ("http://site.test\\@127.0.0.1/", "must not hold"),
+        ("http://site.test/\r\nX: y", "must not hold"), ("http://site.test\0/", "must not hold"),
+        ("gopher://site.test/", "only `http` and `https`"), ("http://site.test:99999/", "invalid port"),
+    ]:
+        with check(f"refused: {url!r}"):
+            ok, text = fetch(root, url)
+            true(not ok, text)
+            contains(text, part)
+    with check("a name that changes its meaning never leads inside"):
+        for _ in range(12):
+            fetch(root, f"http://rebinds.test:{port}/")
+        said = [fetch(root, "http://rebinds.test/page") for _ in range(6)]
+        true(any(ok for ok, _ in said) and not all(ok for ok, _ in said), f"{said}")
+    with check("the canary was not hit"):
+        equal(canary.n_hits - before, 0, "hits of the canary")
+    with check("an exception is for one host and one port"):
+        allowed = "--set", f'tools.web_fetch.allow_hosts=["127.0.0.1:{port}"]'
+        ok, text = fetch(root, f"http://127.0.0.1:{port}/", *allowed)
+        true(ok and "canary" in text, text)
+        ok, text = fetch(root, f"http://localhost:{port}/", *allowed)
+        true(not ok, text)
+        ok, text = fetch(root, "http://site.test/to-canary", *allowed)
+        true(ok and "canary" in text, text)
+
+
+def settings(root):
+    for key, value, path, part in [
+        ("timeout_s", 1, "/slow", "was not there within 1 s"), ("idle_timeout_s", 1, "/slow", "sent nothing for 1 s"),
+        ("max_redirects", 0, "/to-page", "redirects more than 0 times"),
+    ]:
+        with check(f"the setting {key}"):
+            ok, text = fetch(root, f"http://site.test{path}")
+            true(ok, text)
+            ok, text = fetch(root, f"http://site.test{path}", "--set", f"tools.web_fetch.{key}={value}")
+            true(not ok, text)
+            contains(text, part)
+    for seconds, same in ("60", True), ("0", False):
+        with check(f"an answer is reused for {seconds} s"):
+            with wire.Server(root, "--set", f"tools.web_fetch.cache_s={seconds}", approvals="deny") as one:
+                one.shake()
+                said = [checks.text(one.call("WebFetch", {"url": "http://site.test/count", "format": "raw"})) for _ in range(2)]
+            counts = [text.split("\ncount ")[1].split()[0] for text in said]
+            equal(counts[0] == counts[1], same, said)
+
+
+def rules(root):
+    def server(*options, approvals="deny"):
+        return wire.Server(root, *options, approvals=approvals)
+
+    def said(server, url, **more):
+        result = server.call("WebFetch", {"url": url, **more})
+        return result.get("isError", False), checks.text(result)
+
+    with check("once a page was read, other hosts ask"), server() as one:
+        one.shake()
+        for url, refused in [
+            ("http://site.test/page", False), ("http://site.test/echo", False), ("http://other.test/page", True),
+            ("http://site.test:80/page", False),
+        ]:
+            is_error, text = said(one, url)
+            equal(is_error, refused, f"{url}: {text}")
+            if refused:
+                contains(text, "one of which may have named other.test")
+    with check("what a redirect led to is known"), server() as one:
+        one.shake()
+        equal(said(one, "http://site.test/to-other")[0], False)
+        equal(said(one, "http://other.test/page")[0], False)
+    allow = checks.write(root.parent / "allow.toml", "[[rules]]\nverdict = 'allow'\nhosts = ['*.test:80']\n")
+    deny = checks.write(root.parent / "deny.toml", "[[rules]]\nverdict = 'deny'\nhosts = ['other.test']\n")
+    with check("a rule allows hosts beforehand"), server("--config", str(allow)) as one:
+        one.shake()
+        for url in "http://site.test/page", "http://other.test/page":
+            equal(said(one, url)[0], False)
+    with check("a rule denies a host, also behind a redirect"), server("--config", str(deny)) as one:
+        one.shake()
+        for url in "http://other.test/page", "http://site.test/to-other":
+            is_error, text = said(one, url)
+            true(is_error, text)
+            contains(text, "other.test")
+    with check("a method that may change something asks"), server() as one:
+        one.shake()
+        is_error, text = said(one, "http://site.test/page", method="POST", body="x")
+        true(is_error, text)
+    with check("the profile read-only fetches nothing"), server("--set", 'profile="read-only"') as one:
+        one.shake()
+        true(said(one, "http://site.test/page")[0], "it was fetched")
+    with check("a yes sends what may change something"):
+        _, result = checks.call(root, "WebFetch", {"url": "http://site.test/page", "method": "POST", "body": "x"})
+        contains(checks.text(result), "posted x")
+    with check("a page that was just read is not fetched again"), server(approvals="allow") as one:
+        one.shake()
+        said(one, "http://site.test/page")
+        begun = time.monotonic()
+        for _ in range(50):
+            said(one, "http://site.test/page")
+        each = (time.monotonic() - begun) / 50
+        true(each < 0.02, f"a call took {each * 1000:.1f} ms")
+
+
+def dialects(root):
+    with check("agentos: text of a page"):
+        _, result = checks.call(root, "tool::web_fetch", {"url": "http://site.test/page"}, dialect="agentos")
+        page = json.loads(checks.text(result))
+        equal([page["status"], page["contentType"], page["truncated"]], [200, "text/html; charset=utf-8", False])
+        contains(page["content"], "Heading", "bold")
+    with check("clawft: a page as it is"):
+        _, result = checks.call(root, "web_fetch", {"url": "http://site.test/to-page"}, dialect="clawft")
+        page = json.loads(checks.text(result))
+        equal([page["status"], page["body"], page["bytes"], page["url"]], [200, PAGE.decode(), len(PAGE), "http://site.test/page"])
+
+
+def body(directory):
+    root = directory / "root"
+    root.mkdir()
+    canary = Canary()
+    with public_hosts(directory, canary):
+        controls(canary)
+        pages(root)
+        hostile_pages(root)
+        refusals(root, canary)
+        settings(root)
+        rules(root)
+        dialects(root)
+
+
+if sys.argv[1:] == ["world"]:
+    world()
+else:
+    checks.loopback_only()
+    checks.run(body)
