@@ -318,6 +318,17 @@ def rules(root):
             equal(is_error, refused, f"{url}: {text}")
             if refused:
                 contains(text, "one of which may have named other.test")
+    with check("then a redirect to another host is refused, with the address there"), server() as one:
+        one.shake()
+        equal(said(one, "http://site.test/page")[0], False)
+        is_error, text = said(one, "http://site.test/to-other")
+        true(is_error, text)
+        contains(text, "redirects to other.test:80, which asks first", "http://other.test/page")
+        equal(said(one, "http://other.test/page")[0], True)
+    with check("the profile full asks for no host"), server("--set", 'profile="full"') as one:
+        one.shake()
+        for url in "http://site.test/page", "http://other.test/page":
+            equal(said(one, url)[0], False)
     with check("what a redirect led to is known"), server() as one:
         one.shake()
         equal(said(one, "http://site.test/to-other")[0], False)

@@ -47,8 +47,8 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         EDIT_FILE.tool(),
         LIST_DIRECTORY.tool(),
         EXEC_SHELL.tool(),
-        SPAWN.tool(),
         WEB_FETCH.tool(),
+        SPAWN.tool(),
     ]
 }
 

@@ -81,7 +81,7 @@ impl CallRules {
     }
 
     /// Returns the ruling on the call if it had named this host.
-    fn ruling(&self, host: &Host) -> Ruling {
+    fn ruling(&self, host: &Host, unnamed_host: Option<Host>) -> Ruling {
         let case = Case {
             tool: &self.tool,
             operation: &self.operation,
@@ -89,11 +89,14 @@ impl CallRules {
             effects: self.effects,
             agent: self.agent.as_deref(),
         };
-        judge(&case, &Targets { hosts: vec![host.clone()], ..Targets::default() }, &self.rules)
+        let hosts = vec![host.clone()];
+        judge(&case, &Targets { hosts, unnamed_host, ..Targets::default() }, &self.rules)
     }
 
-    fn judge(&self, host: &Host) -> Result<(), ToolError> {
-        let ruling = self.ruling(host);
+    /// Judges an address where the call is redirected.
+    fn judge(&self, address: &WebAddress, unnamed_host: Option<Host>) -> Result<(), ToolError> {
+        let host = address.host();
+        let ruling = self.ruling(host, unnamed_host);
         let refused = match ruling.verdict {
             Verdict::Allow => return Ok(()),
             Verdict::Ask => "which asks first",
@@ -103,7 +106,7 @@ impl CallRules {
             Kind::PolicyDenied,
             format!("the address redirects to {host}, {refused}: {}", ruling.why),
         )
-        .hint("call again with the address there, so that it is judged by itself"))
+        .hint(format!("call again with {}, so that it is judged by itself", address.told())))
     }
 }
 
@@ -132,8 +135,12 @@ impl Net for CallNet {
             let unnamed = || ToolError::new(Kind::PolicyDenied, "the call names no such address");
             let address = address.and_then(Result::ok).ok_or_else(unnamed)?;
             let named = address.host().clone();
-            let answer = fetcher.fetch(address, request, &move |host| rules.judge(host)).await?;
-            // Where a named server leads is named as well.
+            let judge = |address: &WebAddress| {
+                let unnamed = sessions.unnamed(&session, std::slice::from_ref(address.host()));
+                rules.judge(address, unnamed)
+            };
+            let answer = fetcher.fetch(address, request, &judge).await?;
+            // Where it led was judged, so it is known now as well.
             let last = WebAddress::parse(&answer.url).ok();
             for host in std::iter::once(&named).chain(last.iter().map(WebAddress::host)) {
                 sessions.note(&session, host);

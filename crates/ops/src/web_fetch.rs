@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sinew_tool::{
     Block, Bound, Context, Cost, Effects, Facts, Operation, PageForm, Param, ParamKind, Preset,
-    Reply, Row, Shaping, Slot, Targets, ToolError, UrlClaim, WebRequest, WebResponse,
+    Reply, Row, Shaping, Slot, Targets, ToolError, UrlClaim, WebRequest, WebResponse, visible_only,
 };
 
 use crate::charset;
@@ -20,8 +20,14 @@ use crate::charset;
 pub const MAX_BYTES: u64 = 10 << 20;
 /// How much of a page a reply shows.
 const SHOWN_BYTES: i64 = 48 * 1024;
-/// The largest picture that is shown; larger ones are stored.
-const MAX_PICTURE: usize = 3 << 20;
+/// The largest picture that is shown, in bytes: base64 of it fits in a reply. Larger ones are stored.
+const MAX_PICTURE: usize = 700 << 10;
+/// The largest JSON that is indented, and the longest text that it becomes, in bytes.
+const MAX_JSON: [usize; 2] = [1 << 20, 4 << 20];
+/// How much of a title is shown, in bytes.
+const MAX_TITLE: usize = 300;
+/// How much of an address a reply shows, in bytes.
+const MAX_SHOWN_URL: usize = 500;
 /// The media types of pictures that models see.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// The methods that only read.
@@ -205,7 +211,7 @@ impl Operation for WebFetch {
         if let (WebContent::Text { text, whole, .. }, Some(most)) = (&mut content, args.shown_bytes)
             && most < text.len()
         {
-            *whole = Some((text.len(), cx.world.net.keep(text.as_bytes())?));
+            *whole = Some((text.len(), kept(cx, text.as_bytes())));
             text.truncate(text.floor_char_boundary(most));
         }
         Ok(WebFetchOut { response, n_bytes, content })
@@ -227,7 +233,7 @@ async fn content(
         return Ok(WebContent::Picture(body));
     }
     if !is_text(&media_type, &body) {
-        return Ok(WebContent::Stored(cx.world.net.keep(&body)?));
+        return Ok(WebContent::Stored(kept(cx, &body)));
     }
     let text = charset::decode(&body, response.header("content-type"));
     let as_it_is =
@@ -239,24 +245,80 @@ async fn content(
         Format::Raw => return Ok(as_it_is(text)),
         Format::Json => return json(&text).map(as_it_is),
     };
+    let as_it_is = |text: String| as_it_is(visible_only(&text));
     if !is_html(&media_type, &text) {
         return Ok(as_it_is(text));
     }
     let page = cx.world.net.read_html(text, response.url.clone(), form).await?;
-    let sinew_tool::ReadPage { title, text, is_plain } = page;
+    let sinew_tool::ReadPage { mut title, text, is_plain } = page;
+    title.truncate(title.floor_char_boundary(MAX_TITLE));
     Ok(WebContent::Text { title, text, is_plain, whole: None })
 }
 
+/// Stores what a reply does not show; a page is shown even where nothing can be stored.
+fn kept(cx: &Context, bytes: &[u8]) -> Option<String> {
+    cx.world.net.keep(bytes).ok().flatten()
+}
+
 fn json(text: &str) -> Result<String, ToolError> {
+    let [most, most_indented] = MAX_JSON;
+    let too_large = || {
+        ToolError::argument(
+            "format",
+            format!("is `json`, and more than {most} bytes are not indented"),
+        )
+        .hint("use `raw`")
+    };
+    if most < text.len() {
+        return Err(too_large());
+    }
     let value: Value = serde_json::from_str(text).map_err(|error| {
         ToolError::argument("format", format!("is `json`, and the page is none: {error}"))
     })?;
-    Ok(format!("{value:#}"))
+    // Indented, what is nested deeply becomes a hundred times as long.
+    let mut indented = Limited { text: Vec::new(), most: most_indented };
+    serde_json::to_writer_pretty(&mut indented, &value).map_err(|_| too_large())?;
+    Ok(String::from_utf8_lossy(&indented.text).into_owned())
+}
+
+/// A text that takes no more than so many bytes.
+struct Limited {
+    text: Vec<u8>,
+    most: usize,
+}
+
+impl std::io::Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.most < self.text.len() + bytes.len() {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 fn media_type(response: &WebResponse) -> String {
     let written = response.header("content-type").unwrap_or_default();
     written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Returns whether a media type is written as RFC 6838, 4.2 wants it, and not longer than those in use.
+fn is_media_type(text: &str) -> bool {
+    let is_name = |c: u8| c.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&c);
+    let is_short = |part: &str| !part.is_empty() && part.len() <= 64 && part.bytes().all(is_name);
+    text.split_once('/').is_some_and(|(kind, name)| is_short(kind) && is_short(name))
+}
+
+/// Returns an address as a line shows it.
+fn short(url: &str) -> String {
+    match url.get(..url.floor_char_boundary(MAX_SHOWN_URL)) {
+        Some(start) if start.len() < url.len() => format!("{start}…"),
+        _ => url.to_owned(),
+    }
 }
 
 fn is_text(media_type: &str, body: &[u8]) -> bool {
@@ -266,16 +328,26 @@ fn is_text(media_type: &str, body: &[u8]) -> bool {
             .any(|part| media_type.ends_with(part));
     let unnamed = ["", "application/octet-stream", "binary/octet-stream"].contains(&media_type);
     let head = body.get(..8192).unwrap_or(body);
-    named || (unnamed && !head.contains(&0) && std::str::from_utf8(head).is_ok_and(|_| true))
+    named || (unnamed && !head.contains(&0) && is_utf8(head))
+}
+
+/// Returns whether bytes are UTF-8, of which the last character may be cut.
+fn is_utf8(bytes: &[u8]) -> bool {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none(),
+    }
 }
 
 fn is_html(media_type: &str, text: &str) -> bool {
     match media_type {
         "text/html" | "application/xhtml+xml" => true,
-        "" | "text/plain" | "application/octet-stream" => {
-            let head = text.trim_start().get(..14).unwrap_or_default().to_ascii_lowercase();
-            media_type != "text/plain"
-                && (head.starts_with("<!doctype html") || head.starts_with("<html"))
+        "" | "application/octet-stream" | "binary/octet-stream" => {
+            let start = text.trim_start().as_bytes();
+            let begins = |with: &[u8]| {
+                start.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with))
+            };
+            begins(b"<!doctype html") || begins(b"<html")
         }
         _ => false,
     }
@@ -284,13 +356,20 @@ fn is_html(media_type: &str, text: &str) -> bool {
 fn shape(_args: &WebFetchArgs, out: WebFetchOut, _shaping: &Shaping<'_>) -> Reply {
     let WebFetchOut { response, n_bytes, content } = out;
     let media_type = media_type(&response);
-    let kind = if media_type.is_empty() { "no type" } else { &media_type };
-    let mut head = format!("{} answers {}, {kind}, {n_bytes} bytes", response.url, response.status);
+    // The server chooses these words, and here they are not between the lines.
+    let kind = match media_type.as_str() {
+        "" => "no type",
+        known if is_media_type(known) => known,
+        _ => "a type of its own",
+    };
+    let mut head =
+        format!("{} answers {}, {kind}, {n_bytes} bytes", short(&response.url), response.status);
     if response.is_cut {
         head.push_str("; more was left out");
     }
     if !response.redirects.is_empty() {
-        head.push_str(&format!("\n[redirected from {}]", response.redirects.join(", ")));
+        let urls: Vec<_> = response.redirects.iter().map(|url| short(url)).collect();
+        head.push_str(&format!("\n[redirected from {}]", urls.join(", ")));
     }
     let mut picture = None;
     match content {

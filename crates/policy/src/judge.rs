@@ -209,12 +209,12 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     let gets = case.effects == Effects::OBSERVE | Effects::NETWORK;
     if gets && !targets.hosts.is_empty() && targets.command.is_none() {
         return match &targets.unnamed_host {
-            None => ruling(Verdict::Allow, NETWORK_GET, "reading pages of public hosts is allowed"),
-            Some(host) => ruling(
+            Some(host) if rules.profile != Profile::Full => ruling(
                 Verdict::Ask,
                 NETWORK_GET,
                 format!("the session read pages, one of which may have named {host}, so it asks"),
             ),
+            _ => ruling(Verdict::Allow, NETWORK_GET, "reading pages of public hosts is allowed"),
         };
     }
     if rules.profile == Profile::Full {

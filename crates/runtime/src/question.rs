@@ -42,7 +42,12 @@ pub fn words(question: &Question) -> String {
             let _ = write!(text, "\n  {}", one_line(&target.path.to_string_lossy()));
         }
     }
-    for host in &question.targets.hosts {
+    let urls = &question.targets.urls;
+    for url in urls {
+        let _ = write!(text, "\n  {}", one_line(&url.url));
+    }
+    let named = |host: &&Host| urls.iter().all(|url| url.host != **host);
+    for host in question.targets.hosts.iter().filter(named) {
         let _ = write!(text, "\n  {}", one_line(&host.to_string()));
     }
     for (name, value) in &question.arguments {
@@ -115,6 +120,7 @@ pub fn to_json(question: &Question) -> Value {
         "tool": question.tool,
         "effects": question.effects,
         "paths": paths,
+        "urls": targets.urls.iter().map(|url| url.url.as_str()).collect::<Vec<_>>(),
         "hosts": targets.hosts.iter().map(Host::to_string).collect::<Vec<_>>(),
         "command": targets.command.as_ref().map(|command| match &command.command.line {
             CommandLine::Shell(_, text) => json!(text),

@@ -85,7 +85,7 @@ pub use ruling::{Ruled, Ruling, Verdict};
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use slot::Slot;
 pub use tools::{Prepared, Ran, Tool};
-pub use visible::{shown, shown_line, shown_path};
+pub use visible::{shown, shown_line, shown_path, visible_only};
 pub use world::{
     Becomes, Change, Clock, CommitError, Entry, Expect, FileKind, FileMeta, FileMode, FileOp,
     Files, Flow, Identity, Info, Listed, Listing, Opened, Seen, Stamp, Visitor, Visitors,

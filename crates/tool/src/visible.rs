@@ -36,6 +36,16 @@ fn show(out: &mut String, c: char) {
     }
 }
 
+/// Leaves out what a reader does not see and a model does: controls, characters that turn the direction of text,
+/// zero-width ones, and tags (U+E0000), which spell hidden words. Line feeds and tabs stay.
+pub fn visible_only(text: &str) -> String {
+    let is_kept = |c: &char| match c {
+        '\n' | '\t' => true,
+        c => !c.is_control() && !is_ignorable(*c) && !is_unseen(*c),
+    };
+    text.chars().filter(is_kept).collect()
+}
+
 /// Returns whether a character is visible as itself.
 pub fn is_shown(c: char) -> bool {
     match c {
@@ -83,6 +93,18 @@ mod tests {
         ] {
             assert_eq!(shown_path(Path::new(std::ffi::OsStr::from_bytes(name))), shown);
         }
+    }
+
+    #[test]
+    fn invisible_characters_are_left_out() {
+        let tags = "hidden".chars().filter_map(|c| char::from_u32(0xe0000 + u32::from(c)));
+        let tags: String = tags.collect();
+        let text = format!(
+            "a\u{200b}b\u{202e}c\u{2066}d\u{feff}e\u{ad}f\u{1b}[31mg\u{7}h{tags}i\u{180e}j\r\n"
+        );
+        assert_eq!(visible_only(&text), "abcdef[31mghij\n");
+        let seen = "tab\tline\nπ 漢字\u{a0}é 👍";
+        assert_eq!(visible_only(seen), seen);
     }
 
     #[test]

@@ -115,10 +115,6 @@ mod tests {
     #[test]
     fn own_addresses_are_known() {
         assert!(is_own(Ipv4Addr::LOCALHOST.into()));
-        assert!(
-            is_own(Ipv4Addr::new(127, 1, 2, 3).into())
-                || !is_own(Ipv4Addr::new(192, 0, 2, 1).into())
-        );
         assert!(!is_own(Ipv4Addr::new(192, 0, 2, 1).into()));
     }
 }

@@ -36,6 +36,11 @@ impl<K: PartialEq, V: Clone> Cache<K, V> {
         kept.iter().find(|one| is_meant(&one.key)).map(|one| one.value.clone())
     }
 
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        lock(&self.kept).clear();
+    }
+
     /// Keeps a value of so many bytes; older ones make room.
     pub(crate) fn put(&self, key: K, value: V, n_bytes: usize) {
         if self.max_age.is_zero() || MAX_BYTES < n_bytes {

@@ -12,23 +12,49 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Method, Response};
 use sinew_policy::hosts::HostPattern;
+use sinew_tool::visible::is_shown;
 use sinew_tool::{Host, Kind, PageForm, ReadPage, ToolError, WebRequest, WebResponse};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::Url;
 
 use crate::address::{self, JudgedResolver, NotPublic};
 use crate::cache::Cache;
+use crate::http;
 use crate::resolver::{DnsResolver, Resolve, ResolveError};
 use crate::worker;
-use crate::{html, http};
 
 /// The longest address that is fetched, in bytes.
 const MAX_URL: usize = 8 * 1024;
 /// The headers that go to another origin too.
 const HARMLESS: [&str; 4] = ["accept", "accept-language", "user-agent", "cache-control"];
 
-/// Judges a host before it gets a request.
-pub type Judge = dyn Fn(&Host) -> Result<(), ToolError> + Send + Sync;
+/// Headers that a caller may not set: they say which host is meant, where a message ends, or what a method really is.
+const REFUSED_HEADERS: [&str; 14] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "proxy-authorization",
+    "proxy-connection",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
+/// Methods that ask for something else than a page.
+const REFUSED_METHODS: [Method; 2] = [Method::CONNECT, Method::TRACE];
+/// How many pages are converted at once.
+const MAX_WORKERS: usize = 2;
+/// How much of an address is part of a message, in bytes.
+const MAX_TOLD_URL: usize = 500;
+
+/// Judges an address before its host gets a request.
+pub type Judge<'a> = dyn Fn(&WebAddress) -> Result<(), ToolError> + Send + Sync + 'a;
 
 /// Which hosts are reached, and how.
 #[derive(Debug, Clone)]
@@ -73,6 +99,7 @@ pub struct Fetcher {
     answers: Cache<String, Arc<WebResponse>>,
     /// Pages as they are shown.
     shown: Cache<Convertible, ReadPage>,
+    workers: Semaphore,
 }
 
 /// A page that is converted.
@@ -96,23 +123,28 @@ impl WebAddress {
         if MAX_URL < text.len() {
             return Err(format!("it has {} bytes; {MAX_URL} at most", text.len()));
         }
-        if let Some(odd) =
-            text.chars().find(|c| html::is_invisible(*c) || c.is_whitespace() || *c == '\\')
-        {
+        if let Some(odd) = text.chars().find(|c| !is_shown(*c) || c.is_whitespace() || *c == '\\') {
             return Err(format!("it must not hold `{}`", odd.escape_debug()));
         }
         Self::of(Url::parse(text).map_err(|error| error.to_string())?)
     }
 
     fn of(url: Url) -> Result<Self, String> {
+        if MAX_URL < url.as_str().len() {
+            return Err(format!("it has {} bytes; {MAX_URL} at most", url.as_str().len()));
+        }
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("only `http` and `https` are fetched, not `{}`", url.scheme()));
+            let scheme = url.scheme().get(..20).unwrap_or(url.scheme());
+            return Err(format!("only `http` and `https` are fetched, not `{scheme}`"));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(String::from("it must hold no user name and no password"));
         }
         let name = url.host_str().filter(|name| !name.is_empty()).ok_or("it names no host")?;
         let host = Host::new(name, url.port_or_known_default());
+        if host.name().split('.').any(str::is_empty) {
+            return Err(String::from("its host has an empty label"));
+        }
         Ok(Self { url, host })
     }
 
@@ -125,13 +157,30 @@ impl WebAddress {
     pub fn as_str(&self) -> &str {
         self.url.as_str()
     }
+
+    /// Returns the address as a message has it.
+    pub fn told(&self) -> String {
+        let url = self.as_str();
+        match url.get(..url.floor_char_boundary(MAX_TOLD_URL)) {
+            Some(start) if start.len() < url.len() => format!("{start}…"),
+            _ => url.to_owned(),
+        }
+    }
 }
 
 impl Fetcher {
     /// Returns a fetcher; nothing is opened yet.
     pub fn new(settings: FetchSettings) -> Self {
         let (answers, shown) = (Cache::new(settings.cache), Cache::new(settings.cache));
-        Self { settings, public: OnceLock::new(), allowed: OnceLock::new(), answers, shown }
+        let workers = Semaphore::new(MAX_WORKERS);
+        Self {
+            settings,
+            public: OnceLock::new(),
+            allowed: OnceLock::new(),
+            answers,
+            shown,
+            workers,
+        }
     }
 
     /// Sends a request and follows its redirects. `judge` is asked about every other host where it redirects.
@@ -139,17 +188,26 @@ impl Fetcher {
         &self,
         address: WebAddress,
         request: WebRequest,
-        judge: &Judge,
+        judge: &Judge<'_>,
     ) -> Result<WebResponse, ToolError> {
         if let Some(answer) = self.reused(&address, &request, judge)? {
             return Ok(answer);
         }
         let is_reusable = is_reusable(&request);
+        let only_reads = ["GET", "HEAD"].contains(&request.method.as_str());
         let key = address.as_str().to_owned();
         let fetched = self.fetch_anew(address, request, judge).await?;
-        let no_store = fetched.header("cache-control").is_some_and(|it| it.contains("no-store"));
+        if !is_reusable && !only_reads {
+            // What is sent may change what a page says.
+            self.answers.clear();
+        }
+        let no_store = fetched.headers.iter().any(|(name, value)| {
+            name == "cache-control" && value.to_ascii_lowercase().contains("no-store")
+        });
         if is_reusable && fetched.status == 200 && !fetched.is_cut && !no_store {
-            let n_bytes = fetched.body.len();
+            let headers = fetched.headers.iter().map(|(name, value)| name.len() + value.len());
+            let n_urls = fetched.redirects.len() + 2;
+            let n_bytes = fetched.body.len() + headers.sum::<usize>() + n_urls * MAX_URL;
             self.answers.put(key, Arc::new(fetched.clone()), n_bytes);
         }
         Ok(fetched)
@@ -160,7 +218,7 @@ impl Fetcher {
         &self,
         address: &WebAddress,
         request: &WebRequest,
-        judge: &Judge,
+        judge: &Judge<'_>,
     ) -> Result<Option<WebResponse>, ToolError> {
         if !is_reusable(request) {
             return Ok(None);
@@ -172,12 +230,10 @@ impl Fetcher {
             return Ok(None);
         }
         let passed = answer.redirects.iter().chain([&answer.url]);
-        let mut hosts: Vec<Host> = passed
-            .filter_map(|url| WebAddress::parse(url).ok())
-            .map(|address| address.host)
-            .collect();
-        hosts.dedup();
-        hosts.iter().skip(1).try_for_each(judge)?;
+        let passed: Result<Vec<_>, _> = passed.map(|url| WebAddress::parse(url)).collect();
+        let Ok(mut passed) = passed else { return Ok(None) };
+        passed.dedup_by(|one, before| one.host == before.host);
+        passed.iter().skip(1).try_for_each(judge)?;
         Ok(Some(WebResponse { boundary: boundary()?, ..(*answer).clone() }))
     }
 
@@ -185,7 +241,7 @@ impl Fetcher {
         &self,
         address: WebAddress,
         request: WebRequest,
-        judge: &Judge,
+        judge: &Judge<'_>,
     ) -> Result<WebResponse, ToolError> {
         let most = self.settings.timeout;
         let most = request.timeout.map_or(most, |timeout| timeout.min(most));
@@ -202,7 +258,7 @@ impl Fetcher {
         &self,
         address: WebAddress,
         request: &WebRequest,
-        judge: &Judge,
+        judge: &Judge<'_>,
     ) -> Result<WebResponse, ToolError> {
         let mut step = Step::first(address, request)?;
         let mut redirects: Vec<String> = Vec::new();
@@ -222,7 +278,7 @@ impl Fetcher {
                 return Err(ToolError::new(Kind::ExecutionFailed, message));
             }
             if next.address.host != step.address.host {
-                judge(&next.address.host)?;
+                judge(&next.address)?;
             }
             step = next;
         }
@@ -314,6 +370,8 @@ impl Fetcher {
         if let Some(shown) = self.shown.get(|known| *known == page) {
             return Ok(shown);
         }
+        // Dropping the call gives its turn back.
+        let _turn = self.workers.acquire().await.ok();
         let convert = move || {
             let shown = worker::convert(&helper, &page.html, &page.address, page.form);
             (page, shown)
@@ -346,15 +404,21 @@ struct Step {
 
 impl Step {
     fn first(address: WebAddress, request: &WebRequest) -> Result<Self, ToolError> {
-        let method = Method::from_bytes(request.method.as_bytes()).map_err(|_| {
-            let method = request.method.escape_debug();
-            ToolError::new(Kind::InvalidArgs, format!("`{method}` is no method of HTTP"))
-        })?;
+        let method = Method::from_bytes(request.method.as_bytes()).ok();
+        let method =
+            method.filter(|method| !REFUSED_METHODS.contains(method)).ok_or_else(|| {
+                let method = request.method.escape_debug();
+                ToolError::new(
+                    Kind::InvalidArgs,
+                    format!("`{method}` is no method that can be sent"),
+                )
+            })?;
         let mut headers = HeaderMap::new();
         for (name, value) in &request.headers {
             let parsed = HeaderName::from_bytes(name.as_bytes()).ok();
             let parsed = parsed.zip(HeaderValue::from_str(value).ok());
-            let (name, value) = parsed.ok_or_else(|| {
+            let is_sent = |name: &HeaderName| !REFUSED_HEADERS.contains(&name.as_str());
+            let (name, value) = parsed.filter(|(name, _)| is_sent(name)).ok_or_else(|| {
                 let name = name.escape_debug();
                 ToolError::new(Kind::InvalidArgs, format!("the header `{name}` cannot be sent"))
             })?;
@@ -394,7 +458,7 @@ impl Step {
                     "the request is redirected to {}, which would get its body",
                     step.address.host
                 );
-                let hint = format!("call again with {} if that is meant", step.address);
+                let hint = format!("call again with {} if that is meant", step.address.told());
                 return Err(ToolError::new(Kind::ExecutionFailed, message).hint(hint));
             }
             let others = step.headers.keys().filter(|name| !HARMLESS.contains(&name.as_str()));

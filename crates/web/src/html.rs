@@ -3,16 +3,16 @@
 //! [`convert`] may be slow, take much memory or overflow its stack on hostile pages, so it runs in a process of its own
 //! ([`worker`](crate::worker)). [`plain`] reads any page in one pass, in time and memory of its size.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use dom_query::{Document, NodeRef, Selection};
 use dom_smoothie::{Config, Readability, TextMode};
 use html5ever::tokenizer::{
-    BufferQueue, EndTag, StartTag, TagToken, Token, TokenSink, TokenSinkResult, Tokenizer,
+    BufferQueue, EndTag, StartTag, Tag, TagToken, Token, TokenSink, TokenSinkResult, Tokenizer,
     TokenizerOpts,
 };
 use serde::{Deserialize, Serialize};
-use sinew_tool::PageForm;
+use sinew_tool::{PageForm, visible_only};
 use url::Url;
 
 /// A page as it is shown.
@@ -50,7 +50,7 @@ pub fn convert(html: &str, base: &str, form: PageForm) -> ShownPage {
             None => document.formatted_text().to_string(),
         },
     };
-    ShownPage { title: visible(&title), text: visible(text.trim()) }
+    ShownPage { title: visible_only(&title), text: visible_only(text.trim()) }
 }
 
 fn markdown(document: &Document) -> String {
@@ -122,27 +122,18 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Takes away characters that a reader does not see and a model does: controls, those that turn the direction of text,
-/// zero-width ones, and tags (U+E0000), which spell hidden words.
-pub fn visible(text: &str) -> String {
-    text.chars().filter(|c| !is_invisible(*c)).collect()
-}
-
-pub(crate) fn is_invisible(c: char) -> bool {
-    (c.is_control() && !matches!(c, '\n' | '\t'))
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}')
-}
-
 /// How much of a page is read at once, in bytes.
 const PIECE: usize = 16 << 10;
 /// Elements whose text is not shown.
-const SILENT: [&str; 8] =
-    ["script", "style", "noscript", "template", "iframe", "textarea", "select", "title"];
+const SILENT: [&str; 12] = [
+    "script", "style", "noscript", "template", "iframe", "textarea", "select", "title", "svg",
+    "object", "canvas", "dialog",
+];
+/// Elements without an end.
+const VOID: [&str; 13] = [
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
+    "wbr",
+];
 /// Elements that do not begin a line.
 const INLINE: [&str; 24] = [
     "a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img",
@@ -164,17 +155,49 @@ pub fn plain(html: &str) -> ShownPage {
     }
     tokenizer.end();
     let PlainSink { text, title, .. } = tokenizer.sink;
-    let lines: Vec<String> = visible(&text.into_inner()).lines().map(one_line).collect();
+    let lines: Vec<String> = visible_only(&text.into_inner()).lines().map(one_line).collect();
     let text = lines.iter().filter(|line| !line.is_empty()).cloned().collect::<Vec<_>>().join("\n");
-    ShownPage { title: visible(&one_line(&title.into_inner())), text }
+    ShownPage { title: visible_only(&one_line(&title.into_inner())), text }
 }
 
 #[derive(Default)]
 struct PlainSink {
     text: RefCell<String>,
     title: RefCell<String>,
-    /// The element whose text is not shown.
-    within: Cell<Option<&'static str>>,
+    /// The element whose text is not shown, and how many of its name are open in it.
+    within: RefCell<Option<(String, usize)>>,
+}
+
+impl PlainSink {
+    /// Notes that an element begins or ends, and returns whether its text is shown.
+    fn passes(&self, tag: &Tag) -> bool {
+        let mut within = self.within.borrow_mut();
+        match (within.as_mut(), tag.kind) {
+            (None, StartTag)
+                if (SILENT.contains(&&*tag.name) || is_hidden(tag))
+                    && !VOID.contains(&&*tag.name) =>
+            {
+                *within = Some((tag.name.to_string(), 1));
+            }
+            (Some((name, depth)), kind) if **name == *tag.name => match kind {
+                StartTag => *depth += 1,
+                EndTag => *depth -= 1,
+            },
+            _ => {}
+        }
+        within.take_if(|(_, depth)| *depth == 0);
+        within.is_none()
+    }
+}
+
+/// Returns whether an element says that it is not seen.
+fn is_hidden(tag: &Tag) -> bool {
+    tag.attrs.iter().any(|attribute| match &*attribute.name.local {
+        "hidden" => true,
+        "aria-hidden" => &*attribute.value == "true",
+        "style" => hides(&attribute.value),
+        _ => false,
+    })
 }
 
 impl TokenSink for PlainSink {
@@ -183,20 +206,13 @@ impl TokenSink for PlainSink {
     fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
         match token {
             TagToken(tag) => {
-                let name: &str = &tag.name;
-                let silent = SILENT.iter().find(|known| **known == name).copied();
-                match tag.kind {
-                    StartTag if self.within.get().is_none() => self.within.set(silent),
-                    EndTag if self.within.get() == silent => self.within.set(None),
-                    StartTag | EndTag => {}
-                }
-                if !INLINE.contains(&name) && silent.is_none() {
-                    self.text.borrow_mut().push('\n');
-                }
+                let is_seen = self.passes(&tag);
+                let is_block = !INLINE.contains(&&*tag.name) && !SILENT.contains(&&*tag.name);
+                self.text.borrow_mut().push_str(if is_seen && is_block { "\n" } else { "" });
             }
-            Token::CharacterTokens(text) => match self.within.get() {
+            Token::CharacterTokens(text) => match &*self.within.borrow() {
                 None => self.text.borrow_mut().push_str(&text),
-                Some("title") => self.title.borrow_mut().push_str(&text),
+                Some((name, _)) if name == "title" => self.title.borrow_mut().push_str(&text),
                 Some(_) => {}
             },
             _ => {}

@@ -160,7 +160,7 @@ impl HttpClient {
 
 fn client(encrypted: bool) -> Result<Client, String> {
     let resolver =
-        JudgedResolver { resolver: Arc::new(DnsResolver::default()), public_only: false };
+        JudgedResolver { resolver: Arc::new(DnsResolver::searching()), public_only: false };
     let builder = builder().dns_resolver(Arc::new(resolver));
     let builder = match encrypted {
         true => builder.https_only(true),

@@ -56,6 +56,8 @@ impl std::error::Error for ResolveError {}
 /// Resolves by the files of the host and over DNS.
 #[derive(Debug, Clone)]
 pub struct DnsResolver {
+    /// Whether short names are looked up beneath the search domains too.
+    searches: bool,
     hosts: String,
     resolv_conf: String,
     port: u16,
@@ -63,7 +65,19 @@ pub struct DnsResolver {
 
 impl Default for DnsResolver {
     fn default() -> Self {
-        Self { hosts: "/etc/hosts".into(), resolv_conf: "/etc/resolv.conf".into(), port: DNS_PORT }
+        Self {
+            searches: false,
+            hosts: "/etc/hosts".into(),
+            resolv_conf: "/etc/resolv.conf".into(),
+            port: DNS_PORT,
+        }
+    }
+}
+
+impl DnsResolver {
+    /// Returns a resolver that looks short names up beneath the search domains too. Rules do not see these.
+    pub fn searching() -> Self {
+        Self { searches: true, ..Self::default() }
     }
 }
 
@@ -89,10 +103,11 @@ impl DnsResolver {
         if !listed.is_empty() {
             return Ok(listed);
         }
-        let config = resolv_conf::Config::parse(read(&self.resolv_conf)?.as_bytes())
-            .map_err(|error| ResolveError::NoAnswer(format!("{}: {error}", self.resolv_conf)))?;
+        // What it does not know in the file, it passes over, as the system's resolver does.
+        let (config, _) =
+            resolv_conf::Config::parse_with_errors(read(&self.resolv_conf)?.as_bytes());
         let mut last = ResolveError::NoAddress;
-        for candidate in candidates(&config, &name, is_absolute) {
+        for candidate in candidates(&config, &name, is_absolute || !self.searches) {
             match self.ask_for(&config, &candidate).await {
                 Err(ResolveError::NoAddress) => {}
                 Err(error) => last = error,

@@ -1,6 +1,7 @@
 //! Imports Claude Code: `permissions` of `settings.json`, with rules such as `Bash(npm run test:*)`.
 //! In both programs deny beats ask beats allow, in any order.
 
+use sinew_guard::HostPattern;
 use std::path::Path;
 
 use serde_json::Value;
@@ -113,6 +114,9 @@ fn add(
             of_path(imported, verdict, written, path, &EDITING, home);
         }
         ("WebFetch", Some(what)) => match what.strip_prefix("domain:") {
+            Some(host) if HostPattern::parse(host).is_err() => {
+                imported.note(format!("`{written}` is left out: it names no host"));
+            }
             Some(host) => {
                 let hosts = Some(vec![host.to_owned()]);
                 let tools: &[&str] = if verdict == "allow" { &["WebFetch"] } else { &[] };

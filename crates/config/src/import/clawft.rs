@@ -3,6 +3,7 @@
 //! A key that sinew does not know becomes a note, not an error: most of that file is about other things than tools.
 
 use serde_json::Value;
+use sinew_guard::HostPattern;
 
 use super::{Imported, is_known, texts};
 use crate::{CommandPolicyOptions, ExecOptions, PolicyOptions, RuleOptions};
@@ -115,8 +116,16 @@ fn url_policy(policy: &Value, imported: &mut Imported) -> Result<(), String> {
         blocked => blocked,
     };
     let names = blocked.iter().flatten().map(|name| name.trim_start_matches("*."));
-    let hosts: Vec<String> =
-        names.flat_map(|name| [format!("*.{name}"), name.to_owned()]).collect();
+    let is_host = |host: &String| HostPattern::parse(host).is_ok();
+    let mut hosts: Vec<String> = Vec::new();
+    for name in names {
+        let before = hosts.len();
+        // No names are beneath an address.
+        hosts.extend([format!("*.{name}"), name.to_owned()].into_iter().filter(is_host));
+        if hosts.len() == before {
+            imported.note(format!("`tools.urlPolicy`: `{name}` is no host, and is left out"));
+        }
+    }
     if !hosts.is_empty() {
         let verdict = String::from("deny");
         imported.rule(RuleOptions { verdict, hosts: Some(hosts), ..RuleOptions::default() });
@@ -198,12 +207,12 @@ mod tests {
         let policy = none.options.tools.and_then(|tools| tools.policy).expect("a policy");
         assert_eq!(serde_json::to_value(policy).expect("JSON"), json!({"deny": ["*"]}));
         assert!(none.notes.iter().any(|note| note.contains("every tool is denied")));
-        let policy = json!({"allowPrivate": true, "blockedDomains": ["x.org", "*.y.org"]});
+        let policy = json!({"allowPrivate": true, "blockedDomains": ["x.org", "*.y.org", "10.0.0.1", "a b"]});
         let read = read(&json!({"tools": {"urlPolicy": policy}})).expect("a configuration");
         assert!(read.notes.iter().any(|note| note.contains("urlPolicy")), "{:?}", read.notes);
         let rules = read.options.rules.expect("rules");
         let hosts = rules[0].hosts.as_deref().expect("hosts");
-        assert_eq!(hosts, ["*.x.org", "x.org", "*.y.org", "y.org"]);
+        assert_eq!(hosts, ["*.x.org", "x.org", "*.y.org", "y.org", "10.0.0.1"]);
         assert_eq!(rules[0].verdict, "deny");
     }
 

@@ -150,6 +150,8 @@ fn request() -> WebRequest {
 
 fn settings(allowed: &[String]) -> FetchSettings {
     let names = HashMap::from([
+        ("localhost", vec![vec!["127.0.0.1".parse().unwrap()]]),
+        ("a.localhost", vec![vec!["127.0.0.1".parse().unwrap()]]),
         ("inside.test", vec![vec!["127.0.0.1".parse().unwrap()]]),
         ("both.test", vec![vec!["93.184.216.34".parse().unwrap(), "127.0.0.1".parse().unwrap()]]),
         ("metadata.test", vec![vec!["169.254.169.254".parse().unwrap()]]),
@@ -281,7 +283,8 @@ async fn no_way_leads_to_a_canary() {
         format!("http://[::1%25lo]:{port}/plain"),
     ] {
         let fetched = fetch(&fetcher, &url, request()).await;
-        assert!(fetched.is_err(), "{url:?}: {fetched:?}");
+        let kind = fetched.expect_err("refused").kind;
+        assert!(matches!(kind, Kind::PolicyDenied | Kind::InvalidArgs), "{url:?}: {kind}");
         assert_eq!(canary.n_asked(), 1, "{url:?}");
     }
 }
@@ -341,6 +344,31 @@ async fn other_origins_get_no_credentials() {
 }
 
 #[tokio::test]
+async fn headers_and_methods_that_mislead_are_refused() {
+    let server = Server::start(PAGES).await;
+    let fetcher = Fetcher::new(settings(&[format!("127.0.0.1:{}", server.port)]));
+    let url = format!("http://127.0.0.1:{}/plain", server.port);
+    for (method, name, value, problem) in [
+        ("GET", "Host", "other.test", "the header `Host` cannot be sent"),
+        ("GET", "content-length", "5", "`content-length` cannot be sent"),
+        ("GET", "Transfer-Encoding", "chunked", "cannot be sent"),
+        ("GET", "X-HTTP-Method-Override", "DELETE", "cannot be sent"),
+        ("GET", "Proxy-Authorization", "x", "cannot be sent"),
+        ("GET", "a b", "x", "the header `a b` cannot be sent"),
+        ("GET", "a", "x\r\nb: y", "the header `a` cannot be sent"),
+        ("CONNECT", "a", "x", "`CONNECT` is no method"),
+        ("TRACE", "a", "x", "`TRACE` is no method"),
+        ("G T", "a", "x", "`G T` is no method"),
+    ] {
+        let headers = vec![(name.to_owned(), value.to_owned())];
+        let request = WebRequest { method: method.to_owned(), headers, ..request() };
+        let error = fetch(&fetcher, &url, request).await.expect_err(name);
+        assert!(error.message.contains(problem), "{method} {name}: {error}");
+    }
+    assert_eq!(server.n_asked(), 0);
+}
+
+#[tokio::test]
 async fn each_other_host_is_judged() {
     let server = Server::start(PAGES).await;
     let port = server.port;
@@ -355,8 +383,8 @@ async fn each_other_host_is_judged() {
             WebAddress::parse(&format!("http://127.0.0.1:{port}{path}")).expect("an address");
         let judged = Arc::new(std::sync::Mutex::new(Vec::new()));
         let kept = Arc::clone(&judged);
-        let judge = move |host: &Host| {
-            kept.lock().expect("a lock").push(host.name().to_owned());
+        let judge = move |address: &WebAddress| {
+            kept.lock().expect("a lock").push(address.host().name().to_owned());
             if refused { Err(ToolError::new(Kind::PolicyDenied, "no")) } else { Ok(()) }
         };
         let before = server.n_asked();
@@ -402,7 +430,7 @@ async fn young_answers_are_reused() {
     let url = format!("http://127.0.0.1:{port}/away");
     assert!(fetch(&fetcher, &url, request()).await.is_ok());
     let address = WebAddress::parse(&url).expect("an address");
-    let refuse = |_: &Host| Err(ToolError::new(Kind::PolicyDenied, "no"));
+    let refuse = |_: &WebAddress| Err(ToolError::new(Kind::PolicyDenied, "no"));
     assert!(fetcher.fetch(address, request(), &refuse).await.is_err());
 }
 
@@ -430,6 +458,9 @@ fn addresses_are_parsed_once() {
         ("http://[fe80::1%25eth0]/", Err("invalid IPv6")),
         ("http://exa\u{0}mple.com", Err("must not hold `\\0`")),
         ("http://999.1.1.1/", Err("invalid IPv4")),
+        ("http://example.com../", Err("an empty label")),
+        ("http://.example.com/", Err("an empty label")),
+        ("http://a..example.com/", Err("an empty label")),
     ] {
         match (WebAddress::parse(text), expected) {
             (Ok(address), Ok(host)) => assert_eq!(address.host().to_string(), host, "{text}"),

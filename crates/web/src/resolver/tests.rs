@@ -119,6 +119,7 @@ async fn check(does: Does, name: &str, config: &str, hosts: &str, expected: Resu
     std::fs::write(&hosts_file, hosts).expect("written");
     let (port, n_asked) = serve(does).await;
     let resolver = DnsResolver {
+        searches: config.contains("search"),
         hosts: hosts_file.display().to_string(),
         resolv_conf: resolv_conf.display().to_string(),
         port,
