@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import fcntl
+import http.server
 import json
 import os
 import pwd
@@ -13,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -152,6 +154,29 @@ def name_home(home):
         if step() != 0:
             why = os.strerror(ctypes.get_errno())
             sys.exit(f"{suite}: no user database of its own can be bound ({why}); run the suites as root")
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """A page on loopback for calls of WebFetch."""
+
+    def do_GET(self):
+        body = b"<title>A page</title><h1>Heading</h1>"
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def serve_page():
+    """Serves a page until the suite ends; returns its address, and the options that allow it."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    host = f"127.0.0.1:{server.server_address[1]}"
+    return f"http://{host}/", ["--set", f'tools.web_fetch.allow_hosts=["{host}"]']
 
 
 def loopback_only():

@@ -7,6 +7,8 @@ import subprocess
 import checks
 from checks import Skip, check, contains, equal
 
+PAGE, ALLOWED = checks.serve_page()
+
 # (tool, arguments as the inspector takes them, what the text must say)
 CALLS = [
     ("Read", ["file_path=f.txt"], "     1→hello\n"),
@@ -29,6 +31,7 @@ CALLS = [
     ("Bash", ["command=cat f.txt | tail -n 1"], "here"),
     ("BashOutput", [], "no command runs in the background"),
     ("Terminal", ["command=echo shown", "timeout=20000"], "shown"),
+    ("WebFetch", [f"url={PAGE}"], "# Heading"),
     ("CheckpointList", [], "created  p.txt"),
     ("CheckpointRestore", ["id=c4", "dry_run=true"], "remove  p.txt"),
 ]
@@ -37,7 +40,7 @@ CALLS = [
 def inspect(root, *args):
     """Returns what the inspector printed."""
     command = ["mcp-inspector", "--cli", checks.binary(), "--root", str(root), "--tools", "all"]
-    command += ["--approvals", "trust-client", "mcp", *args]
+    command += ["--approvals", "trust-client", *ALLOWED, "mcp", *args]
     done = subprocess.run(
         command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
     )

@@ -33,6 +33,9 @@ REFUSED = [
 ]
 
 
+PAGE, ALLOWED = checks.serve_page()
+
+
 def server(root, *options):
     return StdioServerParameters(
         command=checks.binary(),
@@ -44,7 +47,7 @@ def server(root, *options):
 
 def native(root):
     beside = str(root.parent / "beside")
-    return server(root, "--root", beside, "--tools", "all", "--approvals", "trust-client")
+    return server(root, "--root", beside, "--tools", "all", "--approvals", "trust-client", *ALLOWED)
 
 
 def plain(result):
@@ -223,13 +226,15 @@ async def runs(client, root, way):
         checks.write(root / "target/page/page.txt", "the page of the server")
         await good(client, "Bash", {"command": SERVE, "run_in_background": True})
         contains(checks.text(await good(client, "Bash", {"command": FETCH})), "the page of the server")
-    with check(f"{way}: a command in the background is looked at and ended, a terminal is begun"):
+    with check(f"{way}: a command in the background is looked at and ended, a terminal is begun, a page fetched"):
         begun = await good(client, "Bash", {"command": "echo begun; sleep 99", "run_in_background": True})
         name = re.search(r"\[(b\d+) ", checks.text(begun)).group(1)
         looked = await good(client, "BashOutput", {"bash_id": name})
         contains(checks.text(begun) + checks.text(looked), "begun\n", f"[{name}: running for ")
         ended = await good(client, "KillShell", {"shell_id": name})
         contains(checks.text(ended), f"{name}: ended by signal")
+        page = await good(client, "WebFetch", {"url": PAGE})
+        contains(checks.text(page), "# Heading")
         shown = await good(client, "Terminal", {"command": "echo shown", "timeout": 20_000})
         contains(checks.text(shown), "shown\n", "exit code 0")
 
