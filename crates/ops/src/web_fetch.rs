@@ -202,7 +202,6 @@ impl Operation for WebFetch {
             headers: args.headers.clone().into_iter().collect(),
             body: args.body.clone().map(String::into_bytes),
             max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
-            timeout: None,
         };
         let mut response = cx.world.net.send(Slot(0), request).await?;
         let body = std::mem::take(&mut response.body);

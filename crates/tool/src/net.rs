@@ -1,7 +1,5 @@
 //! The network of a call: requests to the addresses that it names, and to the hosts where they redirect.
 
-use std::time::Duration;
-
 use crate::slot::Slot;
 use crate::{BoxFuture, Host, Kind, ToolError};
 
@@ -36,8 +34,6 @@ pub struct WebRequest {
     pub body: Option<Vec<u8>>,
     /// How many bytes of the answer are taken, decompressed; the rest is left out.
     pub max_bytes: usize,
-    /// How long all of it may take, if that is less than is configured.
-    pub timeout: Option<Duration>,
 }
 
 /// An answer over HTTP.

@@ -244,7 +244,6 @@ impl Fetcher {
         judge: &Judge<'_>,
     ) -> Result<WebResponse, ToolError> {
         let most = self.settings.timeout;
-        let most = request.timeout.map_or(most, |timeout| timeout.min(most));
         match timeout(most, self.follow(address, &request, judge)).await {
             Ok(fetched) => fetched,
             Err(_) => {

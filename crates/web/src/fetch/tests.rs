@@ -145,7 +145,7 @@ async fn send(stream: &mut TcpStream, port: u16, sent: Sent) -> std::io::Result<
 
 fn request() -> WebRequest {
     let method = String::from("GET");
-    WebRequest { method, headers: Vec::new(), body: None, max_bytes: 1_000_000, timeout: None }
+    WebRequest { method, headers: Vec::new(), body: None, max_bytes: 1_000_000 }
 }
 
 fn settings(allowed: &[String]) -> FetchSettings {
