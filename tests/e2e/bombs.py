@@ -27,6 +27,8 @@ MAX_PROCESSES = 4_096
 # sinew, its fork server and supervisors, and what the kernel counts while processes end.
 OWN_PROCESSES = 64
 TIME_LIMIT = 1.5
+# Of a command that starts a few processes and then waits.
+SHORT_TIME_LIMIT = 0.7
 MAX_OVER = 2.0
 NOBODY = 65_534
 LEVELS = ["namespaces", "bubblewrap", "landlock", "none"]
@@ -61,8 +63,8 @@ SURVIVORS = {
     "a stopped process": """setsid sh -c 'kill -STOP $$; sleep 99' & sleep 60""",
     "a process that starts itself again on a signal": """perl -e 'sub again { fork and exit 0 } $SIG{$_} = \\&again for qw(TERM HUP INT); sleep 1 while 1'""",
     KILLS_ALL: "setsid sleep 99 & kill -9 -1; sleep 60",
-    # Orphans that have ended count against the limit until they are waited for.
-    ORPHANS: """i=0; while [ $i -lt 5000 ]; do (true &); i=$((i+1)); done; echo all""",
+    # Orphans that have ended count against the limit until they are waited for, so there are more than it holds.
+    ORPHANS: """i=0; while [ $i -lt N_ORPHANS ]; do (true &); i=$((i+1)); done; echo all""",
     "a command that ends before its children": """perl -MPOSIX -e 'for (1..50) { fork or do { setsid; fork; sleep 99 } }'""",
 }
 
@@ -283,7 +285,7 @@ def control(directory):
         cgroup = Cgroup("control", 300)
         try:
             process = subprocess.Popen(
-                ["sh", "-c", text], cwd=root, preexec_fn=cgroup.join,
+                ["sh", "-c", text.replace("N_ORPHANS", "5000")], cwd=root, preexec_fn=cgroup.join,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )
             time.sleep(0.5)
@@ -391,11 +393,14 @@ def run_and_judge(name, place, key, text):
     """Judges each run of a case."""
     if ROUNDS == 0 and key not in FEW:
         return
+    most = max_processes(place.level, place.user, place.missing)
+    text = text.replace("N_ORPHANS", str(most + most // 4))
+    # Thousands of forks take more than the usual time.
+    time_limit = 15.0 if key == ORPHANS else SHORT_TIME_LIMIT if key in SURVIVORS else TIME_LIMIT
     for _ in range(max(1, ROUNDS)):
-        # Thousands of forks take more than the usual time.
-        seen = observe(name, place, key, text, 15.0 if key == ORPHANS else TIME_LIMIT)
+        seen = observe(name, place, key, text, time_limit)
         with check(f"{name}: {key}"):
-            judge(seen, max_processes(place.level, place.user, place.missing))
+            judge(seen, most)
             if key == ORPHANS:
                 true("all" in seen["out"] and "fork" not in seen["out"], seen["out"])
 
