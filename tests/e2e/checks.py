@@ -22,7 +22,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = [
     "Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash",
-    "BashOutput", "KillShell", "Terminal", "WebFetch", "CheckpointList", "CheckpointRestore",
+    "BashOutput", "KillShell", "Terminal", "WebFetch", "WebSearch", "CheckpointList",
+    "CheckpointRestore",
 ]
 
 # The home of whoever runs the suites: what is installed there, `name_home` hides.
@@ -157,12 +158,15 @@ def name_home(home):
 
 
 class Page(http.server.BaseHTTPRequestHandler):
-    """A page on loopback for calls of WebFetch."""
+    """A page on loopback for calls of WebFetch, and a SearXNG that finds it for calls of WebSearch."""
 
     def do_GET(self):
-        body = b"<title>A page</title><h1>Heading</h1>"
+        body, kind = b"<title>A page</title><h1>Heading</h1>", "text/html"
+        if self.path.startswith("/search?"):
+            found = {"title": "Found", "url": f"http://{self.headers['host']}/", "content": self.path}
+            body, kind = json.dumps({"results": [found]}).encode(), "application/json"
         self.send_response(200)
-        self.send_header("content-type", "text/html")
+        self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -176,7 +180,8 @@ def serve_page():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     host = f"127.0.0.1:{server.server_address[1]}"
-    return f"http://{host}/", ["--set", f'tools.web_fetch.allow_hosts=["{host}"]']
+    allowed = f'tools.web_fetch.allow_hosts=["{host}"]'
+    return f"http://{host}/", ["--set", allowed, "--set", f"tools.web_search.searxng=http://{host}/"]
 
 
 def loopback_only():

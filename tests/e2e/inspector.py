@@ -32,6 +32,7 @@ CALLS = [
     ("BashOutput", [], "no command runs in the background"),
     ("Terminal", ["command=echo shown", "timeout=20000"], "shown"),
     ("WebFetch", [f"url={PAGE}"], "# Heading"),
+    ("WebSearch", ["query=some words"], "1. Found"),
     ("CheckpointList", [], "created  p.txt"),
     ("CheckpointRestore", ["id=c4", "dry_run=true"], "remove  p.txt"),
 ]

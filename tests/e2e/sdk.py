@@ -226,7 +226,7 @@ async def runs(client, root, way):
         checks.write(root / "target/page/page.txt", "the page of the server")
         await good(client, "Bash", {"command": SERVE, "run_in_background": True})
         contains(checks.text(await good(client, "Bash", {"command": FETCH})), "the page of the server")
-    with check(f"{way}: a command in the background is looked at and ended, a terminal is begun, a page fetched"):
+    with check(f"{way}: a command in the background is looked at and ended, a terminal is begun, a page fetched and searched"):
         begun = await good(client, "Bash", {"command": "echo begun; sleep 99", "run_in_background": True})
         name = re.search(r"\[(b\d+) ", checks.text(begun)).group(1)
         looked = await good(client, "BashOutput", {"bash_id": name})
@@ -235,6 +235,8 @@ async def runs(client, root, way):
         contains(checks.text(ended), f"{name}: ended by signal")
         page = await good(client, "WebFetch", {"url": PAGE})
         contains(checks.text(page), "# Heading")
+        found = await good(client, "WebSearch", {"query": "some words"})
+        contains(checks.text(found), "searxng found 1 result", "q=some%20words", PAGE)
         shown = await good(client, "Terminal", {"command": "echo shown", "timeout": 20_000})
         contains(checks.text(shown), "shown\n", "exit code 0")
 

@@ -1,4 +1,4 @@
-"""Pages fetched by the real command from servers in another network namespace, whose addresses are public there: names
+"""Pages fetched and searched by the real command from servers in another network namespace, whose addresses are public there: names
 by the real resolver, redirects, names that change their meaning, hostile pages, and a canary on loopback.
 
 A client that follows redirects, and one that judges a name before it connects by it, are the controls: both reach the
@@ -22,6 +22,7 @@ import urllib.request
 from pathlib import Path
 
 import checks
+import providers
 import wire
 from checks import Skip, check, contains, equal, true
 
@@ -30,7 +31,7 @@ HERE, SITE, OTHER = "5.6.7.1", "5.6.7.2", "5.6.7.3"
 NAMES = {
     "site.test": [[SITE]], "other.test": [[OTHER]], "inside.test": [["127.0.0.1"]], "both.test": [[SITE, "127.0.0.1"]],
     "rebinds.test": [[SITE], ["127.0.0.1"]], "mapped.test": [["::ffff:127.0.0.1"]], "metadata.test": [["169.254.169.254"]],
-    "host.test": [[HERE]],
+    "host.test": [[HERE]], **{name: [[SITE]] for name in providers.HOSTS},
 }
 PAGE = b"""<!DOCTYPE html><html><head><title>A page</title><script>SCRIPT</script></head><body>
 <nav><a href="/menu">Menu</a></nav><h1>Heading</h1><p>Some <b>bold</b> words and <a href="next.html">a link</a>.</p>
@@ -127,6 +128,7 @@ def world():
     threading.Thread(target=name_server, daemon=True).start()
     server = http.server.ThreadingHTTPServer(("0.0.0.0", 80), Site)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    providers.serve(sys.argv[2])
     print("up", flush=True)
     sys.stdin.read()
 
@@ -158,8 +160,9 @@ def public_hosts(directory, canary):
     """Connects this namespace with that of the public hosts, and resolves names there."""
     if os.getuid() != 0 or not shutil.which("ip"):
         raise Skip("network namespaces need root and `ip`")
+    providers.make_certificates(directory)
     child = subprocess.Popen(
-        ["unshare", "--net", sys.executable, __file__, "world"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ["unshare", "--net", sys.executable, __file__, "world", directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "CANARY": str(canary.port)},
     )
     try:
@@ -377,6 +380,121 @@ def dialects(root):
         equal([page["status"], page["body"], page["bytes"], page["url"]], [200, PAGE.decode(), len(PAGE), "http://site.test/page"])
 
 
+KEYS = {"TAVILY_API_KEY": providers.TAVILY_KEY, "BRAVE_API_KEY": providers.BRAVE_KEY}
+
+
+@contextlib.contextmanager
+def variables(**values):
+    """Sets variables of the environment for a while."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def search(root, query, *options, tool="WebSearch", dialect="native", **more):
+    _, result = checks.call(root, tool, {"query": query, **more}, *options, dialect=dialect, approvals="deny")
+    return result["ok"], checks.text(result)
+
+
+def searches(root, directory, canary):
+    with variables(SSL_CERT_FILE=str(directory / "trusted.pem")):
+        answers(root)
+        failures(root, canary)
+        found_pages(root)
+        searching_dialects(root)
+    with check("a provider that does not prove its name is not asked"), variables(**KEYS):
+        ok, text = search(root, "two words")
+        true(not ok, text)
+        contains(text, "api.tavily.com:443 cannot be reached")
+
+
+def answers(root):
+    for provider, shown in [
+        ("tavily", "count 3 hidden"), ("brave", "bold & more"), ("duckduckgo", "Found two & words"),
+    ]:
+        with check(f"a search: {provider}"), variables(**KEYS):
+            ok, text = search(root, "two & words", provider=provider, max_results=3)
+            true(ok, text)
+            contains(text, f"{provider} found 1 result\n", "1. Found two & words\n", providers.FOUND, shown)
+    for first, keys in [("tavily", KEYS), ("brave", {"BRAVE_API_KEY": providers.BRAVE_KEY}), ("duckduckgo", {})]:
+        with check(f"a search without a name, with the keys {list(keys)}"), variables(**keys):
+            contains(search(root, "x")[1], f"{first} found 1 result")
+    with check("a search that finds nothing"), variables(**KEYS):
+        for provider in "tavily", "brave", "duckduckgo":
+            contains(search(root, "nothing", provider=provider)[1], f"{provider} found nothing")
+
+
+def failures(root, canary):
+    before = canary.n_hits
+    wrong = {"TAVILY_API_KEY": "tvly-wrong", "BRAVE_API_KEY": "wrong"}
+    for query, told in [
+        ("busy", "takes no more searches now: status 429"), ("html", "is no JSON"), ("broken", "answers with status 500"),
+        ("away", "redirects to 127.0.0.1"), ("slow", "did not answer within 2 s"),
+    ]:
+        with check(f"a search that fails: {query}"), variables(**KEYS):
+            for provider in "tavily", "brave", "duckduckgo":
+                ok, text = search(root, query, "--set", "tools.web_search.timeout_s=2", provider=provider)
+                true(not ok, text)
+                contains(text, told)
+    with check("a search with a wrong key"), variables(**wrong):
+        for provider, name in ("tavily", "TAVILY_API_KEY"), ("brave", "BRAVE_API_KEY"):
+            contains(search(root, "x", provider=provider)[1], f"{provider} refuses the search with status 401", name)
+    with check("a search without the key of its provider"):
+        contains(search(root, "x", provider="brave")[1], "brave cannot be asked: `BRAVE_API_KEY` is not set")
+    with check("the canary was not hit by searches"):
+        equal(canary.n_hits - before, 0, "hits of the canary")
+    with check("no record has a key"), variables(**KEYS):
+        for provider in "tavily", "brave":
+            search(root, "x", provider=provider)
+            search(root, KEYS[f"{provider.upper()}_API_KEY"], provider=provider)
+        state = Path(os.environ["XDG_STATE_HOME"]) / "sinew"
+        files = [path for path in state.rglob("*") if path.is_file()]
+        true(any(b"WebSearch" in path.read_bytes() for path in files), "no record has a search")
+        for path in files:
+            for key in KEYS.values():
+                true(key.encode() not in path.read_bytes(), f"{path} has a key")
+    deny = checks.write(root.parent / "no-brave.toml", "[[rules]]\nverdict = 'deny'\nhosts = ['*.brave.com']\n")
+    with check("a rule denies the host of a provider"), variables(**KEYS):
+        ok, text = search(root, "x", "--config", str(deny), provider="brave")
+        true(not ok and "the rule `*.brave.com`" in text, text)
+
+
+def found_pages(root):
+    with check("a page that a search found is fetched, and no other of its host"), wire.Server(root, approvals="deny") as one:
+        one.shake()
+        equal(one.call("WebSearch", {"query": "x"}).get("isError", False), False)
+        for url, refused in [
+            ("http://other.test/page?found=2", True), ("http://other.test/", True), (providers.FOUND, False),
+            ("http://site.test/page", True),
+        ]:
+            result = one.call("WebFetch", {"url": url})
+            equal(result.get("isError", False), refused, f"{url}: {checks.text(result)}")
+    with check("control: without a search each of them is fetched"):
+        for url in "http://other.test/page?found=2", "http://other.test/", "http://site.test/page":
+            true(fetch(root, url)[0], url)
+    with check("a search after a page does not ask"), wire.Server(root, approvals="deny") as one:
+        one.shake()
+        equal(one.call("WebFetch", {"url": "http://site.test/page"}).get("isError", False), False)
+        equal(one.call("WebSearch", {"query": "x"}).get("isError", False), False)
+
+
+def searching_dialects(root):
+    with check("agentos: DuckDuckGo answers for a provider without its key"):
+        ok, text = search(root, "x", tool="tool::web_search", dialect="agentos", provider="tavily", maxResults=1)
+        equal([ok, json.loads(text)], [True, {"provider": "duckduckgo", "results": [{"title": "Found x", "url": providers.FOUND, "content": "Found x"}]}])
+    endpoint = ["--set", "tools.web_search.endpoint=http://site.test:81/api"]
+    with check("clawft: the endpoint is asked"), variables(**KEYS):
+        ok, text = search(root, "x", *endpoint, tool="web_search", dialect="clawft", num_results=2)
+        equal([ok, json.loads(text)["query"], json.loads(text)["results"]["of"]], [True, "x", "endpoint"])
+    with check("clawft: without an endpoint nobody is asked"), variables(**KEYS):
+        ok, text = search(root, "x", tool="web_search", dialect="clawft")
+        equal([ok, json.loads(text)["error"]], [True, "web search not configured"])
+
+
 def body(directory):
     root = directory / "root"
     root.mkdir()
@@ -389,9 +507,10 @@ def body(directory):
         settings(root)
         rules(root)
         dialects(root)
+        searches(root, directory, canary)
 
 
-if sys.argv[1:] == ["world"]:
+if sys.argv[1:2] == ["world"]:
     world()
 else:
     checks.loopback_only()

@@ -6,6 +6,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use sinew_tool::ApiKey;
+
 /// `--root`: directories separated by `:`.
 pub const ROOT: &str = "SINEW_ROOT";
 /// `--dialect`.
@@ -36,6 +38,10 @@ pub const HOME: &str = "HOME";
 
 /// The search path of programs.
 pub const PATH: &str = "PATH";
+/// The key of Tavily for searches.
+pub const TAVILY_API_KEY: &str = "TAVILY_API_KEY";
+/// The key of Brave for searches.
+pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
 const SHELL: &str = "SHELL";
 /// `--require-sandbox`.
 pub const REQUIRE_SANDBOX: &str = "SINEW_REQUIRE_SANDBOX";
@@ -86,6 +92,11 @@ pub fn config_home() -> Option<PathBuf> {
 /// Returns the XDG state directory, if `XDG_STATE_HOME` is set.
 pub fn state_home() -> Option<PathBuf> {
     directory(XDG_STATE_HOME)
+}
+
+/// Returns the key of a provider of searches.
+pub fn api_key(name: &str) -> Option<ApiKey> {
+    std::env::var(name).ok().filter(|key| !key.trim().is_empty()).map(ApiKey::new)
 }
 
 /// Returns the user's shell.

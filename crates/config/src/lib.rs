@@ -33,7 +33,7 @@ pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, ExecOptions, FilesOptions,
     FsOptions, HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions,
     ManagedOptions, McpOptions, MetricsOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
-    TraceOptions,
+    TraceOptions, WebSearchOptions,
 };
 pub use reference::keys;
 pub use reference::reference;

@@ -469,6 +469,9 @@ pub struct ToolsOptions {
     /// `[tools.web_fetch]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web_fetch: Option<WebFetchOptions>,
+    /// `[tools.web_search]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub web_search: Option<WebSearchOptions>,
 }
 
 /// `[tools.web_fetch]`: how pages are fetched, in every dialect.
@@ -491,6 +494,28 @@ pub struct WebFetchOptions {
     /// How long an answer is reused, in seconds, at most 86400; 0 reuses none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_s: Option<u64>,
+}
+
+/// `[tools.web_search]`: who answers searches. The keys of Tavily and Brave are read from the environment variables
+/// `TAVILY_API_KEY` and `BRAVE_API_KEY`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebSearchOptions {
+    /// Who answers a search that names no provider: `tavily`, `brave`, `searxng`, `endpoint` or `duckduckgo`. Without
+    /// it, the first of them that has what it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The address of a SearXNG, such as `http://127.0.0.1:8888`; it need not be public. Its settings must list `json`
+    /// in `search.formats`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searxng: Option<String>,
+    /// An address that takes `q` and `count` and answers JSON with a list of results; it need not be public. Searches
+    /// of the dialect clawft ask it alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// How long a search may take in all, in seconds, from 1 to 600.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u64>,
 }
 
 /// `[tools.exec]`: how commands run in the dialect clawft, under the names of its configuration. Other dialects do

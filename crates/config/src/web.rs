@@ -1,10 +1,11 @@
-//! Validates how pages are fetched.
+//! Validates how pages are fetched, and who answers searches.
 
 use std::time::Duration;
 
 use sinew_guard::{HostPattern, WebSettings};
+use sinew_tool::{SearchProvider, SearchSettings};
 
-use super::options::WebFetchOptions;
+use super::options::{WebFetchOptions, WebSearchOptions};
 use super::{ConfigError, Options};
 
 /// The longest time of a page, in seconds.
@@ -14,7 +15,7 @@ const MAX_CACHE_S: u64 = 86_400;
 /// The most redirects.
 const MAX_REDIRECTS: u64 = 50;
 
-/// Returns how pages are fetched. The helper is not part of the configuration.
+/// Returns how pages are fetched, and who answers searches. The helper and keys are not part of the configuration.
 pub(super) fn settings(options: &Options) -> Result<WebSettings, ConfigError> {
     let written = options.tools.as_ref().and_then(|tools| tools.web_fetch.clone());
     let written: WebFetchOptions = written.unwrap_or_default();
@@ -37,7 +38,55 @@ pub(super) fn settings(options: &Options) -> Result<WebSettings, ConfigError> {
         idle_timeout: Duration::from_secs(idle_timeout),
         cache: Duration::from_secs(cache),
         helper: None,
+        search: search(options)?,
     })
+}
+
+/// Returns who answers searches.
+fn search(options: &Options) -> Result<SearchSettings, ConfigError> {
+    let written = options.tools.as_ref().and_then(|tools| tools.web_search.clone());
+    let WebSearchOptions { provider, searxng, endpoint, timeout_s } = written.unwrap_or_default();
+    let wrong =
+        |name: &str, what: String| ConfigError(format!("`tools.web_search.{name}` must be {what}"));
+    let known = |name: String| {
+        let known = SearchProvider::ALL.map(SearchProvider::as_str).join("`, `");
+        let name = name.escape_debug().to_string();
+        SearchProvider::from_word(&name)
+            .ok_or_else(|| wrong("provider", format!("one of `{known}`, not `{name}`")))
+    };
+    let address = |name: &str, written: Option<String>| match written {
+        // The original takes an empty one for none.
+        None => Ok(None),
+        Some(written) if written.is_empty() => Ok(None),
+        Some(written) => match is_web_address(&written) {
+            true => Ok(Some(written)),
+            false => {
+                let shown = written.escape_debug();
+                Err(wrong(name, format!("an address with `http` or `https`, not `{shown}`")))
+            }
+        },
+    };
+    let timeout = match timeout_s.unwrap_or(15) {
+        value if (1..=MAX_TIMEOUT_S).contains(&value) => Duration::from_secs(value),
+        value => {
+            return Err(wrong("timeout_s", format!("from 1 to {MAX_TIMEOUT_S}, not `{value}`")));
+        }
+    };
+    Ok(SearchSettings {
+        provider: provider.map(known).transpose()?,
+        searxng: address("searxng", searxng)?,
+        endpoint: address("endpoint", endpoint)?,
+        timeout,
+        ..SearchSettings::default()
+    })
+}
+
+/// Returns whether a text can be the address of a server.
+fn is_web_address(text: &str) -> bool {
+    let after = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let is_plain = |c: char| c.is_ascii_graphic() && c != '\\';
+    let host = after.and_then(|after| after.split(['/', '?', '#']).next()).unwrap_or_default();
+    text.chars().all(is_plain) && !host.contains('*') && HostPattern::parse(host).is_ok()
 }
 
 /// Parses an exception: one host and one port, since it opens what is behind it.

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::web_fetch::{self, WebContent};
+use sinew_ops::web_search::{self, WebSearchOut};
 use sinew_ops::{apply_patch, iso_millis, list, read, write};
 use sinew_tool::{
     Bound, Conventions, Dialect, Exit, FileError, FileKind, FileSettings, Finished, Kind, Param,
@@ -52,6 +53,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         APPLY_PATCH.tool(),
         SHELL_EXEC.tool(),
         WEB_FETCH.tool(),
+        WEB_SEARCH.tool(),
     ]
 }
 
@@ -165,6 +167,42 @@ fn web_fetched(args: &web_fetch::WebFetchArgs, out: web_fetch::WebFetchOut) -> R
     }));
     reply.meta.truncated = truncated;
     reply
+}
+
+const WEB_SEARCH: Row<web_search::WebSearch> = Row {
+    name: "tool::web_search",
+    description: "Search the web.",
+    params: &[
+        Param::required("query", "query", ParamKind::String, "Search query"),
+        Param::optional(
+            "provider",
+            "provider",
+            ParamKind::String,
+            "Search provider: `tavily`, `brave`, or `duckduckgo`, which answers for one without a key",
+        ),
+        Param::optional(
+            "maxResults",
+            "max_results",
+            ParamKind::Number { min: 1, cap: Some(web_search::MAX_RESULTS) },
+            "Maximum number of results",
+        )
+        .or(Preset::Int(web_search::RESULTS)),
+    ],
+    presets: &[("choice", Preset::Str("fallback"))],
+    bound: Bound::HARD,
+    ..Row::<web_search::WebSearch>::shaped(|_, out, _| web_searched(out))
+};
+
+fn web_searched(out: WebSearchOut) -> Reply {
+    let (results, provider) = match out {
+        WebSearchOut::Answer(answer) => (answer.results, answer.provider.as_str()),
+        WebSearchOut::NoEndpoint => (Vec::new(), ""),
+    };
+    let results: Vec<Value> = results
+        .iter()
+        .map(|one| json!({ "title": one.title, "url": one.url, "content": one.content }))
+        .collect();
+    Reply::json(json!({ "results": results, "provider": provider }))
 }
 
 fn file_read(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {

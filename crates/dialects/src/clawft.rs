@@ -21,10 +21,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::web_fetch::{self, WebContent};
+use sinew_ops::web_search::{self, WebSearchArgs, WebSearchOut};
 use sinew_ops::{edit, list, read, write};
 use sinew_tool::{
     Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
-    Preset, Reply, Row, Scale, Tool, ToolError,
+    Preset, Reply, Row, Scale, Tool, ToolError, visible_only,
 };
 
 use crate::words::{occurrences, renamed, text, without_argument};
@@ -47,6 +48,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         EDIT_FILE.tool(),
         LIST_DIRECTORY.tool(),
         EXEC_SHELL.tool(),
+        WEB_SEARCH.tool(),
         WEB_FETCH.tool(),
         SPAWN.tool(),
     ]
@@ -323,6 +325,65 @@ fn web_fetched(out: &web_fetch::WebFetchOut) -> Reply {
     let mut reply = Reply::json(object(shown, is_cut));
     reply.meta.truncated = is_cut || out.response.is_cut;
     reply
+}
+
+const WEB_SEARCH: Row<web_search::WebSearch> = Row {
+    name: "web_search",
+    description: "Search the web using a configured search API endpoint.",
+    params: &[
+        Param::required("query", "query", ParamKind::String, "Search query"),
+        Param::optional(
+            "num_results",
+            "max_results",
+            ParamKind::Integer { min: 1, cap: Some(web_search::MAX_RESULTS) },
+            "Max results",
+        )
+        .or(Preset::Int(web_search::RESULTS)),
+    ],
+    presets: &[("choice", Preset::Str("endpoint"))],
+    bound: BOUND,
+    fail: |error, _| fail(error),
+    ..Row::<web_search::WebSearch>::shaped(|args, out, _| web_searched(args, out))
+};
+
+/// Returns the answer of the endpoint as it came; one that is larger than a result may be has the results that fit.
+fn web_searched(args: &WebSearchArgs, out: WebSearchOut) -> Reply {
+    let WebSearchOut::Answer(answer) = out else {
+        return Reply::json(json!({
+            "error": "web search not configured",
+            "message": "No search endpoint is configured: the user can set `tools.web_search.endpoint`",
+            "query": args.query,
+        }));
+    };
+    let object = |results: Value| json!({ "query": args.query, "results": results });
+    let whole = serde_json::from_slice(&answer.body).map_or(Value::Null, visible);
+    let whole = object(whole);
+    if whole.to_string().len() <= BOUND.max_bytes {
+        return Reply::json(whole);
+    }
+    let mut rows: Vec<Value> = answer
+        .results
+        .iter()
+        .map(|one| json!({ "title": one.title, "url": one.url, "content": one.content }))
+        .collect();
+    while BOUND.max_bytes < object(Value::from(rows.clone())).to_string().len() {
+        rows.pop();
+    }
+    let mut reply = Reply::json(object(Value::from(rows)));
+    reply.meta.truncated = true;
+    reply
+}
+
+/// Leaves out of every text what a reader does not see.
+fn visible(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::from(visible_only(&text)),
+        Value::Array(values) => values.into_iter().map(visible).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (visible_only(&name), visible(value))).collect()
+        }
+        other => other,
+    }
 }
 
 fn exec_shell(args: &bash::BashArgs, finished: &Finished) -> Reply {

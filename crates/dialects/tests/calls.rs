@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_testkit::{MemoryWorld, Pages, ROOT, Scripted, call, finished, golden};
-use sinew_tool::{Block, Dialect, Exit, Tool, WebResponse};
+use sinew_tool::{Block, Dialect, Exit, SearchResult, Tool, WebResponse};
 
 /// The tree that every call starts from.
 fn world(dialect: &Dialect) -> MemoryWorld {
     let mut settings = (dialect.settings)();
     settings.max_read_bytes = settings.max_read_bytes.map(|_| 2_000);
     let mut world = MemoryWorld::with_settings(settings);
-    world.pages = fetched();
+    world.pages = fetched().with_endpoint();
     world.processes = Scripted::new(finished(Exit::Code(2), "out\n", "err\n"), Vec::new());
     world
         .file("a.rs", "fn a() {\n    one();\n}\n")
@@ -77,6 +77,7 @@ fn deeds() -> Vec<FileOp> {
         on_directories_of_mcp(),
         commands(),
         pages(),
+        searches_of_the_web(),
     ];
     all.concat()
 }
@@ -482,6 +483,40 @@ fn fetched() -> Pages {
     .fold(Pages::default(), |pages, (path, answer)| {
         pages.with(&format!("http://x.test/{path}"), answer)
     })
+    .finding("two", vec![found("One", "first\nline"), found("", "")], TWO)
+    .finding("none", Vec::new(), b"[]")
+}
+
+/// What an endpoint answers to the query `two`.
+const TWO: &[u8] = br#"{"items": [{"link": "http://x.test/", "x": "hid\u200bden"}], "count": 2}"#;
+
+fn found(title: &str, content: &str) -> SearchResult {
+    let url = String::from("http://x.test/");
+    SearchResult { title: title.to_owned(), url, content: content.to_owned() }
+}
+
+fn searches_of_the_web() -> Vec<FileOp> {
+    let mut deeds = Vec::new();
+    for tool in ["WebSearch", "tool::web_search", "web_search"] {
+        deeds.extend([
+            ("two results", tool, json!({ "query": "two" })),
+            ("nothing found", tool, json!({ "query": "none" })),
+            ("a provider that takes no more", tool, json!({ "query": "more" })),
+            ("no query", tool, json!({})),
+            ("an empty query", tool, json!({ "query": " " })),
+            ("a long query", tool, json!({ "query": "x".repeat(401) })),
+        ]);
+    }
+    deeds.extend([
+        ("one result", "WebSearch", json!({ "query": "two", "max_results": 1 })),
+        ("a provider", "WebSearch", json!({ "query": "two", "provider": "brave" })),
+        ("an unknown provider", "WebSearch", json!({ "query": "two", "provider": "google" })),
+        ("no results", "WebSearch", json!({ "query": "two", "max_results": 0 })),
+        ("one result", "tool::web_search", json!({ "query": "two", "maxResults": 1 })),
+        ("a provider", "tool::web_search", json!({ "query": "two", "provider": "tavily" })),
+        ("one result", "web_search", json!({ "query": "two", "num_results": 1 })),
+    ]);
+    deeds
 }
 
 fn pages() -> Vec<FileOp> {

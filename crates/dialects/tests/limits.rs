@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sinew_testkit::{MemoryWorld, Pages, ROOT, call};
-use sinew_tool::{Block, Reply};
+use sinew_tool::{Block, Reply, SearchResult};
 
 /// Calls a tool on a tree with one large file, a directory of many names and hidden ones.
 fn reply(dialect: &str, tool: &str, args: Value) -> Option<Reply> {
@@ -54,6 +54,37 @@ fn pages_are_cut() {
     let page = fetched("clawft", "web_fetch", 12_000_000).expect("a page");
     assert_eq!((&page["bytes"], &page["limit_bytes"]), (&json!(10_485_760), &json!(10_485_760)));
     assert_eq!(page["warning"], "Response body truncated at 10485760 bytes");
+}
+
+/// Searches in clawft by an endpoint, or without one.
+fn searched(body: Option<&[u8]>) -> Option<Value> {
+    let dialect = sinew_dialects::dialect("clawft")?;
+    let one = SearchResult {
+        title: String::from("title"),
+        url: String::from("http://x.test/"),
+        content: "\"".repeat(1_000),
+    };
+    let found = Pages::default().finding("x", vec![one; 50], body.unwrap_or_default());
+    let mut world = MemoryWorld::with_settings((dialect.settings)());
+    world.pages = if body.is_some() { found.with_endpoint() } else { found };
+    let tools = (dialect.tools)();
+    let tool = tools.iter().find(|known| known.name() == "web_search")?;
+    let reply = call(&world, tool, json!({ "query": "x", "num_results": 20 }));
+    serde_json::from_str(text(&reply)).ok()
+}
+
+#[test]
+fn answers_of_endpoints_are_cut() {
+    let whole = searched(Some(br#"{"a": [1]}"#)).expect("an answer");
+    assert_eq!(whole["results"], json!({ "a": [1] }));
+    let long = format!("[\"{}\"]", "x".repeat(64 * 1024));
+    let cut = searched(Some(long.as_bytes())).expect("an answer");
+    assert_eq!(cut["results"].as_array().expect("results").len(), 20);
+    assert_eq!(cut["results"][0]["url"], "http://x.test/");
+    assert!(cut.to_string().len() <= 64 * 1024);
+    let unset = searched(None).expect("an answer");
+    assert_eq!(unset["error"], "web search not configured");
+    assert_eq!((&unset["query"], &unset["results"]), (&json!("x"), &Value::Null));
 }
 
 fn text(reply: &Reply) -> &str {

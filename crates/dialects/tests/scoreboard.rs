@@ -27,6 +27,7 @@ const EXACT: &[(&str, &[&str])] = &[
             "tool::apply_patch",
             "tool::shell_exec",
             "tool::web_fetch",
+            "tool::web_search",
         ],
     ),
     ("aionrs", &["Read", "Write", "Edit", "Bash", "Grep", "Glob"]),
@@ -38,6 +39,7 @@ const EXACT: &[(&str, &[&str])] = &[
             "edit_file",
             "list_directory",
             "exec_shell",
+            "web_search",
             "web_fetch",
             "spawn",
         ],
@@ -163,5 +165,5 @@ fn exact_tools_have_golden_calls() {
             n_exact += 1;
         }
     }
-    assert_eq!(n_exact, 32, "of 42 tools");
+    assert_eq!(n_exact, 34, "of 42 tools");
 }

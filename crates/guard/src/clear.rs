@@ -41,8 +41,8 @@ use std::sync::Arc;
 
 use sinew_tool::{
     Access, Answer, Caller, Command, CommandTarget, Effects, Facts, FileKind, FileSettings,
-    FileState, FileTarget, Host, Kind, NoNet, NoProcesses, Processes, Ruling, Targets, ToolError,
-    UrlClaim, Verdict, World,
+    FileState, FileTarget, Host, Kind, NoNet, NoProcesses, Processes, Ruling, SearchClaim, Targets,
+    ToolError, UrlClaim, Verdict, World,
 };
 
 use crate::approval_fingerprint::ApprovalFingerprint;
@@ -52,7 +52,7 @@ use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
 use crate::moving::descendants;
 #[cfg(feature = "web")]
-use crate::net::{HostRules, contain as contained_urls};
+use crate::net::{HostRules, reach};
 use crate::restore::{OfWorld, Restoring};
 use sinew_fs::clock::SystemClock;
 use sinew_fs::resolve::Place;
@@ -149,18 +149,18 @@ impl Contained {
         }
     }
 
-    /// Adds the addresses that the call fetches, and the other hosts that it names.
-    pub fn with_hosts(mut self, urls: Vec<UrlClaim>, hosts: Vec<Host>) -> Result<Self, ToolError> {
-        if !urls.is_empty() || !hosts.is_empty() {
+    /// Adds the addresses that the call fetches, its search, and the other hosts that it names.
+    pub fn with_hosts(
+        mut self,
+        urls: Vec<UrlClaim>,
+        search: Option<SearchClaim>,
+        hosts: Vec<Host>,
+    ) -> Result<Self, ToolError> {
+        if !urls.is_empty() || search.is_some() || !hosts.is_empty() {
+            let session = self.caller.as_ref().map_or("", |caller| caller.session.as_str());
             let targets = Arc::make_mut(&mut self.targets);
-            targets.urls = contained_urls(urls)?;
-            targets.hosts = targets.urls.iter().map(|url| url.host.clone()).chain(hosts).collect();
-            #[cfg(feature = "web")]
-            {
-                let session = self.caller.as_ref().map_or("", |caller| caller.session.as_str());
-                let sessions = &self.guard.shared.web_sessions;
-                targets.unnamed_host = sessions.unnamed(session, &targets.hosts);
-            }
+            targets.hosts = hosts;
+            reach(&self.guard, session, targets, urls, search)?;
         }
         Ok(self)
     }
@@ -605,11 +605,17 @@ impl Guard {
     }
 }
 
-/// Refuses the addresses of a call.
+/// Refuses the addresses and the search of a call.
 #[cfg(not(feature = "web"))]
-fn contained_urls(urls: Vec<UrlClaim>) -> Result<Vec<sinew_tool::UrlTarget>, ToolError> {
-    match urls.is_empty() {
-        true => Ok(Vec::new()),
+fn reach(
+    _guard: &Guard,
+    _session: &str,
+    _targets: &mut Targets,
+    urls: Vec<UrlClaim>,
+    search: Option<SearchClaim>,
+) -> Result<(), ToolError> {
+    match urls.is_empty() && search.is_none() {
+        true => Ok(()),
         false => Err(ToolError::new(Kind::Unavailable, "this build of sinew has no network")),
     }
 }

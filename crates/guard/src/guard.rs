@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sinew_tool::{
     Access, Analysis, Background, Claim, CommandLine, FileSettings, Kind, LazyCommandList, Ledger,
-    Links, ToolError, Verdict,
+    Links, SearchSettings, ToolError, Verdict,
 };
 
 use crate::approval_fingerprint::{CONTAINMENT, state_at};
@@ -63,7 +63,7 @@ pub struct GuardSettings {
     pub web: Option<WebSettings>,
 }
 
-/// How pages are fetched.
+/// How pages are fetched, and who is asked by searches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebSettings {
     /// Hosts that need not be public, each with its port.
@@ -78,6 +78,8 @@ pub struct WebSettings {
     pub cache: Duration,
     /// The program whose worker converts pages; without one they are shown as they are.
     pub helper: Option<Helper>,
+    /// Who is asked by searches.
+    pub search: SearchSettings,
 }
 
 impl GuardSettings {
@@ -132,9 +134,7 @@ pub(crate) struct Shared {
     pub(crate) journals: Option<JournalSettings>,
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     #[cfg(feature = "web")]
-    pub(crate) fetcher: Option<Arc<sinew_web::fetch::Fetcher>>,
-    #[cfg(feature = "web")]
-    pub(crate) web_sessions: Arc<crate::web_sessions::WebSessions>,
+    pub(crate) web: Option<Arc<crate::net::Web>>,
     pub(crate) deferred_close: Arc<DeferredClose>,
     denied: Vec<PathBuf>,
     /// Paths in the roots that are hidden from commands and file tools.
@@ -164,9 +164,7 @@ impl Guard {
             journals: settings.journals,
             checkpoints: settings.checkpoints,
             #[cfg(feature = "web")]
-            fetcher: settings.web.map(crate::net::open),
-            #[cfg(feature = "web")]
-            web_sessions: Arc::default(),
+            web: settings.web.map(|settings| Arc::new(crate::net::Web::new(settings))),
             deferred_close: Arc::default(),
             denied: settings.denied,
             hidden,

@@ -1,30 +1,79 @@
-//! The network of a call: the hosts that it named, and those where they redirect, judged by the rules of the call.
+//! The network of a call: the hosts that it named, those where they redirect, judged by the rules of the call, and
+//! who answers its search.
 
 use std::sync::Arc;
 
 use sinew_fs::store::Store;
 use sinew_policy::judge::{Case, Rules, judge};
 use sinew_tool::{
-    BoxFuture, Caller, Effects, Facts, Host, Kind, Net, NoNet, PageForm, ReadPage, Ruling, Slot,
-    Targets, ToolError, UrlClaim, UrlTarget, Verdict, WebRequest, WebResponse,
+    BoxFuture, Caller, Effects, Facts, Host, Kind, Net, NoNet, PageForm, ReadPage, Ruling,
+    SearchAnswer, SearchClaim, SearchQuery, SearchTarget, Slot, Targets, ToolError, UrlClaim,
+    UrlTarget, Verdict, WebRequest, WebResponse,
 };
 use sinew_web::fetch::{FetchSettings, Fetcher, WebAddress};
+use sinew_web::search::Searcher;
 
 use crate::guard::{Guard, WebSettings};
 use crate::web_sessions::WebSessions;
 
-/// Returns what fetches pages for every call; nothing is opened yet.
-pub(crate) fn open(settings: WebSettings) -> Arc<Fetcher> {
-    let WebSettings { allow_hosts, max_redirects, timeout, idle_timeout, cache, helper } = settings;
-    Arc::new(Fetcher::new(FetchSettings {
-        allowed: allow_hosts,
-        max_redirects,
-        timeout,
-        idle_timeout,
-        cache,
-        helper: helper.map(|helper| helper.path().to_owned()),
-        ..FetchSettings::default()
-    }))
+/// The network of every call; nothing is opened yet.
+#[derive(Debug)]
+pub(crate) struct Web {
+    fetcher: Fetcher,
+    searcher: Searcher,
+    sessions: WebSessions,
+}
+
+impl Web {
+    pub(crate) fn new(settings: WebSettings) -> Self {
+        let WebSettings {
+            allow_hosts,
+            max_redirects,
+            timeout,
+            idle_timeout,
+            cache,
+            helper,
+            search,
+        } = settings;
+        let fetching = FetchSettings {
+            allowed: allow_hosts,
+            max_redirects,
+            timeout,
+            idle_timeout,
+            cache,
+            helper: helper.map(|helper| helper.path().to_owned()),
+            ..FetchSettings::default()
+        };
+        let searcher = Searcher::new(search, Arc::clone(&fetching.resolver));
+        Self { fetcher: Fetcher::new(fetching), searcher, sessions: WebSessions::default() }
+    }
+}
+
+/// Parses the addresses of a call, each once, finds who answers its search, and adds the hosts of both to the others.
+///
+/// The provider of a search is named by the user or by sinew, so it is never a host that a page may have named.
+pub(crate) fn reach(
+    guard: &Guard,
+    session: &str,
+    targets: &mut Targets,
+    urls: Vec<UrlClaim>,
+    search: Option<SearchClaim>,
+) -> Result<(), ToolError> {
+    let Some(web) = &guard.shared.web else {
+        return match urls.is_empty() && search.is_none() {
+            true => Ok(()),
+            false => Err(ToolError::new(Kind::Unavailable, "this server has no network")),
+        };
+    };
+    targets.urls = contain(urls)?;
+    let others = targets.hosts.iter();
+    let other = || others.into_iter().find_map(|host| web.sessions.unnamed_step(session, "", host));
+    targets.unnamed_host = web.sessions.unnamed(session, &targets.urls).or_else(other);
+    targets.search = search.map(|claim| web.searcher.target(&claim)).transpose()?;
+    let of_search = targets.search.iter().filter_map(SearchTarget::host);
+    let hosts = targets.urls.iter().map(|url| &url.host).chain(of_search);
+    targets.hosts = hosts.chain(&targets.hosts).cloned().collect();
+    Ok(())
 }
 
 /// What judges a host where a call is redirected; nothing, if the call named no host.
@@ -44,14 +93,13 @@ impl HostRules {
         targets: &Arc<Targets>,
         call: Option<(&Caller, Option<&Store>)>,
     ) -> Arc<dyn Net> {
-        match (self.0, &guard.shared.fetcher) {
-            (Some(rules), Some(fetcher)) => {
-                let (fetcher, targets) = (Arc::clone(fetcher), Arc::clone(targets));
+        match (self.0, &guard.shared.web) {
+            (Some(rules), Some(web)) => {
+                let (web, targets) = (Arc::clone(web), Arc::clone(targets));
                 let store =
                     call.and_then(|(caller, store)| Some((store?.clone(), caller.call_id.clone())));
                 let session = call.map(|(caller, _)| caller.session.clone()).unwrap_or_default();
-                let sessions = (Arc::clone(&guard.shared.web_sessions), session);
-                Arc::new(CallNet { fetcher, targets, rules, store, sessions })
+                Arc::new(CallNet { web, targets, rules, store, session })
             }
             _ => Arc::new(NoNet),
         }
@@ -113,13 +161,13 @@ impl CallRules {
 /// The network of a cleared call.
 #[derive(Debug)]
 struct CallNet {
-    fetcher: Arc<Fetcher>,
+    web: Arc<Web>,
     targets: Arc<Targets>,
     rules: CallRules,
     /// Where downloads are kept, and the number of the call.
     store: Option<(Store, String)>,
-    /// What its session read, and its name.
-    sessions: (Arc<WebSessions>, String),
+    /// The name of its session.
+    session: String,
 }
 
 impl Net for CallNet {
@@ -128,23 +176,36 @@ impl Net for CallNet {
         url: Slot,
         request: WebRequest,
     ) -> BoxFuture<'static, Result<WebResponse, ToolError>> {
-        let (fetcher, rules) = (Arc::clone(&self.fetcher), self.rules.clone());
+        let (web, rules) = (Arc::clone(&self.web), self.rules.clone());
         let address = self.targets.urls.get(url.0).map(|target| WebAddress::parse(&target.url));
-        let (sessions, session) = self.sessions.clone();
+        let session = self.session.clone();
         Box::pin(async move {
             let unnamed = || ToolError::new(Kind::PolicyDenied, "the call names no such address");
             let address = address.and_then(Result::ok).ok_or_else(unnamed)?;
             let named = address.host().clone();
             let judge = |address: &WebAddress| {
-                let unnamed = sessions.unnamed(&session, std::slice::from_ref(address.host()));
+                let unnamed = web.sessions.unnamed_step(&session, address.as_str(), address.host());
                 rules.judge(address, unnamed)
             };
-            let answer = fetcher.fetch(address, request, &judge).await?;
+            let answer = web.fetcher.fetch(address, request, &judge).await?;
             // Where it led was judged, so it is known now as well.
             let last = WebAddress::parse(&answer.url).ok();
             for host in std::iter::once(&named).chain(last.iter().map(WebAddress::host)) {
-                sessions.note(&session, host);
+                web.sessions.note(&session, host);
             }
+            Ok(answer)
+        })
+    }
+
+    fn search(&self, query: SearchQuery) -> BoxFuture<'static, Result<SearchAnswer, ToolError>> {
+        let (web, session) = (Arc::clone(&self.web), self.session.clone());
+        let target = self.targets.search.clone();
+        Box::pin(async move {
+            let Some(SearchTarget::Provider(provider, _)) = target else {
+                return Err(ToolError::new(Kind::PolicyDenied, "the call asks for no search"));
+            };
+            let answer = web.searcher.search(provider, &query).await?;
+            web.sessions.note_found(&session, &answer.results);
             Ok(answer)
         })
     }
@@ -155,8 +216,8 @@ impl Net for CallNet {
         address: String,
         form: PageForm,
     ) -> BoxFuture<'static, Result<ReadPage, ToolError>> {
-        let fetcher = Arc::clone(&self.fetcher);
-        Box::pin(async move { fetcher.read_html(html, address, form).await })
+        let web = Arc::clone(&self.web);
+        Box::pin(async move { web.fetcher.read_html(html, address, form).await })
     }
 
     fn keep(&self, body: &[u8]) -> Result<Option<String>, ToolError> {
@@ -165,8 +226,7 @@ impl Net for CallNet {
     }
 }
 
-/// Parses the addresses of a call, each once.
-pub(crate) fn contain(claims: Vec<UrlClaim>) -> Result<Vec<UrlTarget>, ToolError> {
+fn contain(claims: Vec<UrlClaim>) -> Result<Vec<UrlTarget>, ToolError> {
     let one = |claim: UrlClaim| match WebAddress::parse(&claim.url) {
         Ok(address) => {
             let (url, host) = (address.as_str().to_owned(), address.host().clone());

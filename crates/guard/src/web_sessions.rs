@@ -1,78 +1,140 @@
 //! What sessions read from the network, and from where.
 //!
-//! A page can tell a model to send what it knows to some host. Once a session read a page, hosts that it did not reach
-//! before are hosts that the page may have named, so reaching them asks.
+//! A page can tell a model to send what it knows to some host. Once a session read a page or results of a search, hosts
+//! that it did not reach before are hosts that a page may have named, so reaching them asks. An address that a search
+//! found is fetched as it was found: what the model knows is not part of it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
-use sinew_tool::Host;
 use sinew_tool::sync::lock;
+use sinew_tool::{Host, SearchResult, UrlTarget};
 
-/// The most sessions, and the most hosts of one, that are remembered.
+/// The most sessions, and the most hosts and addresses of one, that are remembered.
 const MAX_KEPT: usize = 4_096;
 
-/// The hosts that each session read from.
+/// What each session read.
 #[derive(Debug, Default)]
 pub(crate) struct WebSessions {
-    read: Mutex<HashMap<String, HashSet<String>>>,
+    read: Mutex<HashMap<String, Known>>,
+}
+
+/// What a session that read something may go on to read.
+#[derive(Debug, Default)]
+struct Known {
+    /// Hosts that it reached.
+    hosts: HashSet<String>,
+    /// Addresses (URLs) that searches found: fetching one of them tells its host nothing but that it was chosen.
+    found: HashSet<String>,
+}
+
+impl Known {
+    fn holds(&self, url: &str, host: &Host) -> bool {
+        self.hosts.contains(host.name()) || self.found.contains(url)
+    }
 }
 
 impl WebSessions {
     /// Notes that a session read from a host.
     pub(crate) fn note(&self, session: &str, host: &Host) {
+        self.with(session, |known| {
+            if known.hosts.len() < MAX_KEPT {
+                known.hosts.insert(host.name().to_owned());
+            }
+        });
+    }
+
+    /// Notes that a session read these results of a search.
+    pub(crate) fn note_found(&self, session: &str, results: &[SearchResult]) {
+        self.with(session, |known| {
+            let left = MAX_KEPT.saturating_sub(known.found.len());
+            known.found.extend(results.iter().take(left).map(|result| result.url.clone()));
+        });
+    }
+
+    fn with(&self, session: &str, change: impl FnOnce(&mut Known)) {
         let mut read = lock(&self.read);
-        if MAX_KEPT <= read.len() && !read.contains_key(session) {
-            return;
-        }
-        let hosts = read.entry(session.to_owned()).or_default();
-        if hosts.len() < MAX_KEPT {
-            hosts.insert(host.name().to_owned());
+        if read.len() < MAX_KEPT || read.contains_key(session) {
+            change(read.entry(session.to_owned()).or_default());
         }
     }
 
-    /// Returns the first of the hosts that the session did not reach before it read a page, if it read one.
+    /// Returns the host of the first address that no search found and whose host the session did not reach, if it
+    /// read something before.
     ///
     /// A session that cannot be remembered counts as one that read a page.
-    pub(crate) fn unnamed(&self, session: &str, hosts: &[Host]) -> Option<Host> {
+    pub(crate) fn unnamed(&self, session: &str, urls: &[UrlTarget]) -> Option<Host> {
+        urls.iter().find_map(|url| self.unnamed_step(session, &url.url, &url.host))
+    }
+
+    /// The same for one address.
+    pub(crate) fn unnamed_step(&self, session: &str, url: &str, host: &Host) -> Option<Host> {
         let read = lock(&self.read);
-        match read.get(session) {
-            Some(known) => hosts.iter().find(|host| !known.contains(host.name())).cloned(),
-            None if MAX_KEPT <= read.len() => hosts.first().cloned(),
-            None => None,
-        }
+        let is_unnamed = match read.get(session) {
+            Some(known) => !known.holds(url, host),
+            None => MAX_KEPT <= read.len(),
+        };
+        is_unnamed.then(|| host.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sinew_tool::UrlClaim;
+
     use super::*;
 
     fn host(name: &str) -> Host {
         Host::new(name, Some(443))
     }
 
+    fn url(host: Host, path: &str) -> UrlTarget {
+        let url = format!("https://{}{path}", host.name());
+        UrlTarget { claim: UrlClaim { argument: "url", url: url.clone() }, url, host }
+    }
+
     #[test]
     fn a_page_makes_other_hosts_ask() {
         let sessions = WebSessions::default();
-        let both = [host("a.test"), host("b.test")];
+        let both = ["a.test", "b.test"].map(|name| url(host(name), "/"));
         assert_eq!(sessions.unnamed("s", &both), None);
-        sessions.note("s", &both[0]);
-        assert_eq!(sessions.unnamed("s", &both), Some(both[1].clone()));
+        sessions.note("s", &both[0].host);
+        assert_eq!(sessions.unnamed("s", &both), Some(both[1].host.clone()));
         assert_eq!(sessions.unnamed("s", &both[..1]), None);
-        assert_eq!(sessions.unnamed("s", &[Host::new("a.test", Some(80))]), None);
+        let other_port = url(Host::new("a.test", Some(80)), "/");
+        assert_eq!(sessions.unnamed("s", &[other_port]), None);
         assert_eq!(sessions.unnamed("other", &both), None);
+    }
+
+    #[test]
+    fn found_addresses_do_not_ask() {
+        let sessions = WebSessions::default();
+        let found = SearchResult {
+            title: String::new(),
+            url: String::from("https://a.test/page"),
+            content: String::new(),
+        };
+        sessions.note_found("s", &[found]);
+        assert_eq!(sessions.unnamed("s", &[url(host("a.test"), "/page")]), None);
+        for path in ["/page?x=secret", "/", "/page/"] {
+            let other = url(host("a.test"), path);
+            assert_eq!(sessions.unnamed("s", &[other]), Some(host("a.test")), "{path}");
+        }
+        sessions.note_found("empty", &[]);
+        let any = url(host("a.test"), "/page");
+        assert_eq!(sessions.unnamed("empty", &[any]), Some(host("a.test")));
     }
 
     #[test]
     fn forgotten_sessions_ask() {
         let sessions = WebSessions::default();
+        let page = [url(host("a.test"), "/")];
         for n in 0..MAX_KEPT {
             sessions.note(&n.to_string(), &host("a.test"));
         }
-        assert_eq!(sessions.unnamed("new", &[host("a.test")]), Some(host("a.test")));
+        assert_eq!(sessions.unnamed("new", &page), Some(host("a.test")));
         sessions.note("new", &host("a.test"));
-        assert_eq!(sessions.unnamed("new", &[host("a.test")]), Some(host("a.test")));
-        assert_eq!(sessions.unnamed("0", &[host("a.test")]), None);
+        assert_eq!(sessions.unnamed("new", &page), Some(host("a.test")));
+        assert_eq!(sessions.unnamed("0", &page), None);
     }
 }

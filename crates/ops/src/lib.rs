@@ -27,6 +27,7 @@ pub mod read_many;
 pub mod roots;
 pub mod terminal;
 pub mod web_fetch;
+pub mod web_search;
 pub mod write;
 
 mod batch;
@@ -79,6 +80,7 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         kill_shell::NATIVE.tool(),
         terminal::NATIVE.tool(),
         web_fetch::NATIVE.tool(),
+        web_search::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
     ]

@@ -20,6 +20,7 @@ fn catalog_is_short() {
         "KillShell",
         "Terminal",
         "WebFetch",
+        "WebSearch",
         "CheckpointList",
         "CheckpointRestore",
     ];

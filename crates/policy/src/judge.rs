@@ -207,7 +207,8 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
         return ruling(Verdict::Allow, "session", why);
     }
     let gets = case.effects == Effects::OBSERVE | Effects::NETWORK;
-    if gets && !targets.hosts.is_empty() && targets.command.is_none() {
+    let reads = !targets.hosts.is_empty() || targets.search.is_some();
+    if gets && reads && targets.command.is_none() {
         return match &targets.unnamed_host {
             Some(host) if rules.profile != Profile::Full => ruling(
                 Verdict::Ask,

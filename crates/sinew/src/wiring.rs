@@ -9,7 +9,7 @@ use sinew_guard::{
     StateDir, WebSettings,
 };
 use sinew_runtime::{Asking, Builder, GrantStore, NoLedger, Runtime};
-use sinew_tool::{Approver, Ledger};
+use sinew_tool::{Approver, Ledger, SearchSettings};
 
 use self::commands::commands;
 use crate::config::{self, Grants, LedgerMode, LogLevel, env_vars};
@@ -109,7 +109,12 @@ pub(crate) fn wire(
         builder = builder.journals(JournalSettings { state, warn: say });
     }
     let helper = Some(loaded.helper.clone());
-    builder = builder.web(WebSettings { helper, ..settings.web.clone() });
+    let search = SearchSettings {
+        tavily_key: env_vars::api_key(env_vars::TAVILY_API_KEY),
+        brave_key: env_vars::api_key(env_vars::BRAVE_API_KEY),
+        ..settings.web.search.clone()
+    };
+    builder = builder.web(WebSettings { helper, search, ..settings.web.clone() });
     let checkpoints = checkpoints(loaded);
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));

@@ -263,7 +263,7 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 15] = [
+const TOOLS: [&str; 16] = [
     "Read",
     "Write",
     "Edit",
@@ -277,11 +277,12 @@ const TOOLS: [&str; 15] = [
     "KillShell",
     "Terminal",
     "WebFetch",
+    "WebSearch",
     "CheckpointList",
     "CheckpointRestore",
 ];
 
-const CORE: [&str; 11] = [
+const CORE: [&str; 12] = [
     "Read",
     "Write",
     "Edit",
@@ -293,6 +294,7 @@ const CORE: [&str; 11] = [
     "BashOutput",
     "KillShell",
     "WebFetch",
+    "WebSearch",
 ];
 
 #[test]
@@ -337,7 +339,7 @@ fn what_is_not_served_is_unknown() {
         ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch", "CheckpointRestore"]),
         ("core", &CORE),
         ("run", &["Bash", "BashOutput", "KillShell", "Terminal"]),
-        ("web", &["WebFetch"]),
+        ("web", &["WebFetch", "WebSearch"]),
         ("all", &TOOLS),
         ("*Edit", &["Edit", "MultiEdit"]),
         ("List,G*", &["Glob", "Grep", "List"]),
@@ -619,6 +621,16 @@ const WRITE_ASKING: &[&str] = &[
 ];
 const JSON: &[&str] = &["call", "--json", "List"];
 const FETCH: &[&str] = &["call", "WebFetch", r#"{"url":"http://127.0.0.1:9/"}"#];
+/// A search that stays on this machine.
+const SEARCH: &[&str] = &[
+    "--set",
+    "tools.web_search.searxng=http://127.0.0.1:9/",
+    "call",
+    "WebSearch",
+    r#"{"query":"x"}"#,
+];
+const SEARCH_SEARXNG: &[&str] = &["call", "WebSearch", r#"{"query":"x","provider":"searxng"}"#];
+const SEARCH_ENDPOINT: &[&str] = &["call", "WebSearch", r#"{"query":"x","provider":"endpoint"}"#];
 const SHOW: &[&str] = &["config", "show"];
 
 /// Every key of the configuration.
@@ -797,6 +809,28 @@ const KEYS: &[Row] = &[
         Seen::Resolved("tools.web_fetch.max_redirects = 7"),
     ),
     ("tools.web_fetch.cache_s", "7", SHOW, "", Seen::Resolved("tools.web_fetch.cache_s = 7")),
+    (
+        "tools.web_search.provider",
+        "brave",
+        SEARCH,
+        "",
+        Seen::Shows("`BRAVE_API_KEY` is not set", "127.0.0.1:9"),
+    ),
+    (
+        "tools.web_search.searxng",
+        "http://127.0.0.1:9/",
+        SEARCH_SEARXNG,
+        "",
+        Seen::Shows("127.0.0.1:9 cannot be reached", "is not set"),
+    ),
+    (
+        "tools.web_search.endpoint",
+        "http://127.0.0.1:9/",
+        SEARCH_ENDPOINT,
+        "",
+        Seen::Shows("127.0.0.1:9 cannot be reached", "is not set"),
+    ),
+    ("tools.web_search.timeout_s", "7", SHOW, "", Seen::Resolved("tools.web_search.timeout_s = 7")),
     ("ledger.mode", "off", READ, "", Seen::Shows("no record", "a record")),
     // What each key of a hook does is tried where hooks are.
     (

@@ -32,7 +32,8 @@ use sinew_tool::sync::lock;
 use sinew_tool::{
     Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings, FileState,
     FileTarget, Host, Kind, Memo, NoCheckpoints, NoProcesses, Prepared, Preview, Processes,
-    Progress, Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError, UrlClaim, UrlTarget, World,
+    Progress, Reply, SearchClaim, Shaping, Slot, Stamp, Targets, Tool, ToolError, UrlClaim,
+    UrlTarget, World,
 };
 
 use crate::knowledge::{CallKnowledge, MemoryKnowledge};
@@ -212,21 +213,23 @@ impl MemoryWorld {
     /// Returns the context of a call with these claims. One that may not change anything is for
     /// previews.
     pub fn context(&self, claims: Vec<Claim>, may_change: bool) -> Result<Context, ToolError> {
-        self.context_with(claims, Vec::new(), may_change)
+        self.context_with(claims, Vec::new(), None, may_change)
     }
 
-    /// Returns the context of a call that fetches these addresses too.
+    /// Returns the context of a call that fetches these addresses, or searches, too.
     fn context_with(
         &self,
         claims: Vec<Claim>,
         urls: Vec<UrlClaim>,
+        search: Option<SearchClaim>,
         may_change: bool,
     ) -> Result<Context, ToolError> {
         let urls = urls.into_iter().map(|claim| {
             let url = claim.url.clone();
             UrlTarget { claim, url, host: Host::new("x.test", Some(80)) }
         });
-        let targets = Targets { urls: urls.collect(), ..self.contain(claims)? };
+        let search = search.map(|claim| self.pages.target(&claim));
+        let targets = Targets { urls: urls.collect(), search, ..self.contain(claims)? };
         let targets = Arc::new(targets);
         let files = MemoryFiles {
             world: self.clone(),
@@ -325,7 +328,7 @@ fn run(
     claims: Vec<Claim>,
     prepared: Box<dyn Prepared>,
 ) -> Result<Reply, ToolError> {
-    let cx = world.context_with(claims, prepared.urls(), true)?;
+    let cx = world.context_with(claims, prepared.urls(), prepared.search(), true)?;
     let targets = Arc::clone(&cx.targets);
     let cwd = Arc::clone(&cx.cwd);
     let mut future = pin!(prepared.run(cx));

@@ -1,18 +1,29 @@
-//! Pages of a World in memory: answers by address.
+//! Pages of a World in memory: answers by address, and answers to searches by query.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    BoxFuture, Kind, Net, PageForm, ReadPage, Slot, Targets, ToolError, WebRequest, WebResponse,
+    BoxFuture, Host, Kind, Net, PageForm, ProviderChoice, ReadPage, SearchAnswer, SearchClaim,
+    SearchProvider, SearchQuery, SearchResult, SearchTarget, Slot, Targets, ToolError, WebRequest,
+    WebResponse,
 };
 
 /// The answers to requests, and the requests.
 #[derive(Debug, Clone, Default)]
 pub struct Pages {
     answers: Arc<BTreeMap<String, WebResponse>>,
+    found: Arc<BTreeMap<String, Found>>,
+    has_endpoint: bool,
     requests: Arc<Mutex<Vec<WebRequest>>>,
+}
+
+/// What is found for a query.
+#[derive(Debug, Clone)]
+struct Found {
+    results: Vec<SearchResult>,
+    body: Vec<u8>,
 }
 
 impl Pages {
@@ -35,6 +46,31 @@ impl Pages {
         let answer = WebResponse { url: url.to_owned(), ..answer };
         Arc::make_mut(&mut self.answers).insert(url.to_owned(), answer);
         self
+    }
+
+    /// Adds what is found for a query, with the body of the answer.
+    #[must_use]
+    pub fn finding(mut self, query: &str, results: Vec<SearchResult>, body: &[u8]) -> Self {
+        let found = Found { results, body: body.to_vec() };
+        Arc::make_mut(&mut self.found).insert(query.to_owned(), found);
+        self
+    }
+
+    /// Adds an endpoint of searches.
+    #[must_use]
+    pub fn with_endpoint(self) -> Self {
+        Self { has_endpoint: true, ..self }
+    }
+
+    /// Returns who answers a search: the provider that it names, else DuckDuckGo.
+    pub(crate) fn target(&self, claim: &SearchClaim) -> SearchTarget {
+        let named = claim.provider.as_deref().and_then(SearchProvider::from_word);
+        let provider = match claim.choice {
+            ProviderChoice::Endpoint if !self.has_endpoint => return SearchTarget::NoEndpoint,
+            ProviderChoice::Endpoint => SearchProvider::Endpoint,
+            _ => named.unwrap_or(SearchProvider::DuckDuckGo),
+        };
+        SearchTarget::Provider(provider, Host::new("search.test", Some(443)))
     }
 
     /// Takes the requests so far.
@@ -65,6 +101,26 @@ impl Net for PagesOfCall {
         });
         lock(&self.pages.requests).push(request);
         Box::pin(std::future::ready(answered))
+    }
+
+    fn search(&self, query: SearchQuery) -> BoxFuture<'static, Result<SearchAnswer, ToolError>> {
+        let found = self.pages.found.get(&query.text).cloned();
+        let provider = match self.targets.search {
+            Some(SearchTarget::Provider(provider, _)) => Some(provider),
+            _ => None,
+        };
+        let nothing = || {
+            ToolError::new(
+                Kind::LimitReached,
+                "the provider takes no more searches now: status 429",
+            )
+        };
+        let answer = found.zip(provider).ok_or_else(nothing);
+        let answer = answer.map(|(Found { mut results, body }, provider)| {
+            results.truncate(query.max_results);
+            SearchAnswer { provider, results, body, boundary: String::from("b0b0") }
+        });
+        Box::pin(std::future::ready(answer))
     }
 
     /// Says what would be shown. A page that holds `deep` cannot be converted.

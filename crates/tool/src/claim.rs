@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::slot::Slot;
 use crate::world::{FileKind, FileMeta};
-use crate::{CommandTarget, Host, UrlTarget};
+use crate::{CommandTarget, Host, SearchTarget, UrlTarget};
 
 /// The access that a call requests to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,9 @@ pub struct Targets {
     pub command: Option<CommandTarget>,
     /// The addresses (URLs) that it fetches.
     pub urls: Vec<UrlTarget>,
-    /// The hosts that it reaches: those of its addresses, and others that it names.
+    /// The search of the web that it asks for.
+    pub search: Option<SearchTarget>,
+    /// The hosts that it reaches: those of its addresses and of its search, and others that it names.
     pub hosts: Vec<Host>,
     /// The first of them that a page may have named: the session read one before, and did not reach this host.
     pub unnamed_host: Option<Host>,

@@ -33,6 +33,7 @@ mod reply;
 mod request;
 mod row;
 mod ruling;
+mod search;
 mod settings;
 mod slot;
 pub mod sync;
@@ -82,6 +83,10 @@ pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped};
 pub use request::{Arguments, Request, call_id};
 pub use row::{Bound, Row, Shaping};
 pub use ruling::{Ruled, Ruling, Verdict};
+pub use search::{
+    ApiKey, ProviderChoice, SearchAnswer, SearchClaim, SearchProvider, SearchQuery, SearchResult,
+    SearchSettings, SearchTarget,
+};
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use slot::Slot;
 pub use tools::{Prepared, Ran, Tool};

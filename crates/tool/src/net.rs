@@ -1,7 +1,7 @@
 //! The network of a call: requests to the addresses that it names, and to the hosts where they redirect.
 
 use crate::slot::Slot;
-use crate::{BoxFuture, Host, Kind, ToolError};
+use crate::{BoxFuture, Host, Kind, SearchAnswer, SearchQuery, ToolError};
 
 /// An address (URL) of a call before containment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +95,9 @@ pub trait Net: Send + std::marker::Sync {
         request: WebRequest,
     ) -> BoxFuture<'static, Result<WebResponse, ToolError>>;
 
+    /// Asks the provider of the call's search.
+    fn search(&self, query: SearchQuery) -> BoxFuture<'static, Result<SearchAnswer, ToolError>>;
+
     /// Shows a page in HTML that was at an address.
     fn read_html(
         &self,
@@ -117,6 +120,10 @@ impl Net for NoNet {
         _url: Slot,
         _request: WebRequest,
     ) -> BoxFuture<'static, Result<WebResponse, ToolError>> {
+        Box::pin(async { Err(no_net()) })
+    }
+
+    fn search(&self, _query: SearchQuery) -> BoxFuture<'static, Result<SearchAnswer, ToolError>> {
         Box::pin(async { Err(no_net()) })
     }
 

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects, Expect, Facts, FileError,
-    FileOp, FileSettings, FileTarget, Kind, Memo, Progress, Restore, Slot, Targets, ToolError,
-    UrlClaim, World, Written, line_name,
+    FileOp, FileSettings, FileTarget, Kind, Memo, Progress, Restore, SearchClaim, Slot, Targets,
+    ToolError, UrlClaim, World, Written, line_name,
 };
 
 /// The expected change of a call, computed before an approval question.
@@ -210,6 +210,12 @@ pub trait Operation: Send + Sync + 'static {
     fn urls(args: &Self::Args) -> Vec<UrlClaim> {
         let _ = args;
         Vec::new()
+    }
+
+    /// Returns the search of the call with its canonical field for the provider.
+    fn search(args: &Self::Args) -> Option<SearchClaim> {
+        let _ = args;
+        None
     }
 
     /// Returns the restore of the call with its canonical field; the guard makes its claims.

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::param::{self, Preset};
 use crate::{
     Arguments, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileError, FileSettings,
-    Kind, Operation, Param, Prepared, Preview, Ran, Reply, Restore, Targets, Tool, ToolError,
-    UrlClaim,
+    Kind, Operation, Param, Prepared, Preview, Ran, Reply, Restore, SearchClaim, Targets, Tool,
+    ToolError, UrlClaim,
 };
 
 /// The size limit of a reply; the full text of a longer one goes to the store.
@@ -240,6 +240,11 @@ impl<O: Operation> Prepared for Decoded<O> {
         let mut urls = O::urls(&self.args);
         urls.iter_mut().for_each(|claim| claim.argument = self.row.wire_name(claim.argument));
         urls
+    }
+
+    fn search(&self) -> Option<SearchClaim> {
+        let claim = O::search(&self.args)?;
+        Some(SearchClaim { argument: self.row.wire_name(claim.argument), ..claim })
     }
 
     fn restores(&self) -> Option<Restore> {

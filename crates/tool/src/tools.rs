@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     Arguments, Bound, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileSettings, Host,
-    Kind, Preview, Reply, Restore, Shaping, Targets, ToolError, UrlClaim,
+    Kind, Preview, Reply, Restore, SearchClaim, Shaping, Targets, ToolError, UrlClaim,
 };
 
 /// A tool that a model can call.
@@ -147,6 +147,11 @@ pub trait Prepared: Send + Sync {
     /// Returns the addresses (URLs) that it fetches.
     fn urls(&self) -> Vec<UrlClaim> {
         Vec::new()
+    }
+
+    /// Returns its search of the web.
+    fn search(&self) -> Option<SearchClaim> {
+        None
     }
 
     /// Returns its other hosts, which rules may judge.

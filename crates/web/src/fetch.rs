@@ -158,6 +158,16 @@ impl WebAddress {
         self.url.as_str()
     }
 
+    /// Returns the address with these names and values at the end of its query.
+    #[must_use]
+    pub fn asking(mut self, pairs: &[(&str, &str)]) -> Self {
+        self.url.query_pairs_mut().extend_pairs(pairs);
+        // `+` means a space in forms alone.
+        let query = self.url.query().map(|query| query.replace('+', "%20"));
+        self.url.set_query(query.as_deref());
+        self
+    }
+
     /// Returns the address as a message has it.
     pub fn told(&self) -> String {
         let url = self.as_str();
@@ -474,7 +484,8 @@ fn is_reusable(request: &WebRequest) -> bool {
     request.method == "GET" && request.headers.is_empty() && request.body.is_none()
 }
 
-fn boundary() -> Result<String, ToolError> {
+/// Returns a random word.
+pub(crate) fn boundary() -> Result<String, ToolError> {
     let mut bytes = [0; 6];
     getrandom::fill(&mut bytes).map_err(|error| {
         ToolError::new(Kind::Unavailable, "the system gives no random numbers").source(error)

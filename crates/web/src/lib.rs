@@ -11,4 +11,5 @@ pub mod fetch;
 pub mod html;
 pub mod http;
 pub mod resolver;
+pub mod search;
 pub mod worker;

@@ -1,4 +1,5 @@
-//! Imports clawft: `tools.commandPolicy` and `tools.exec.timeout` of its JSON configuration, which sinew also has.
+//! Imports clawft: of its JSON configuration `tools.commandPolicy`, `tools.exec.timeout` and the endpoint of searches,
+//! which sinew also has, and the blocked domains of `tools.urlPolicy`.
 //!
 //! A key that sinew does not know becomes a note, not an error: most of that file is about other things than tools.
 
@@ -6,10 +7,10 @@ use serde_json::Value;
 use sinew_guard::HostPattern;
 
 use super::{Imported, is_known, texts};
-use crate::{CommandPolicyOptions, ExecOptions, PolicyOptions, RuleOptions};
+use crate::{CommandPolicyOptions, ExecOptions, PolicyOptions, RuleOptions, WebSearchOptions};
 
-/// The known keys of the file, `tools`, its command policy and `tools.exec`.
-const KEYS: [&[&str]; 4] = [
+/// The known keys of the file, `tools`, its command policy, `tools.exec`, `tools.web_search` and `tools.web.search`.
+const KEYS: [&[&str]; 7] = [
     &["tools", "allowlist", "denylist", "restrictToWorkspace", "permissions"],
     &[
         "commandPolicy",
@@ -21,10 +22,18 @@ const KEYS: [&[&str]; 4] = [
         "restrictToWorkspace",
         "permissions",
         "exec",
+        "web_search",
+        "web",
     ],
     &["mode", "allowlist", "denylist"],
     &["timeout"],
+    SEARCH_KEYS,
+    &["search"],
+    SEARCH_KEYS,
 ];
+
+/// The known keys of a search: the page has them in `tools.web_search`, the program in `tools.web.search`.
+const SEARCH_KEYS: &[&str] = &["endpoint", "api_key", "apiKey", "max_results", "maxResults"];
 
 /// The most unknown keys that are named.
 const MAX_UNKNOWN: usize = 50;
@@ -86,13 +95,25 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
         imported.note("`permissions`: levels are not carried over; write `[tools.policy]`");
     }
     let command_policy = command_policy.unwrap_or(&Value::Null);
-    let exec = tools.get("exec").unwrap_or(&Value::Null);
+    let [exec, web_search, web] =
+        ["exec", "web_search", "web"].map(|name| tools.get(name).unwrap_or(&Value::Null));
+    let search = web.get("search").unwrap_or(&Value::Null);
+    searching([web_search, search], &mut imported)?;
     let parts = [
         ("", tree),
         ("tools.", tools),
         ("tools.commandPolicy.", command_policy),
         ("tools.exec.", exec),
+        ("tools.web_search.", web_search),
+        ("tools.web.", web),
+        ("tools.web.search.", search),
     ];
+    note_unknown(parts, &mut imported);
+    Ok(imported)
+}
+
+/// Notes the keys that sinew does not know; each part has the start of their names.
+fn note_unknown(parts: [(&str, &Value); 7], imported: &mut Imported) {
     let unknown = parts.into_iter().zip(KEYS).flat_map(|((prefix, part), known)| {
         let keys = part.as_object().into_iter().flat_map(|part| part.keys());
         keys.filter(|key| !known.contains(&key.as_str())).map(move |key| format!("{prefix}{key}"))
@@ -105,7 +126,6 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
         let n_more = unknown.len() - MAX_UNKNOWN;
         imported.note(format!("{n_more} more keys are left out: sinew has no such keys"));
     }
-    Ok(imported)
 }
 
 /// Reads which hosts are fetched: blocked ones are denied here too, other exceptions are not taken over.
@@ -139,6 +159,32 @@ fn url_policy(policy: &Value, imported: &mut Imported) -> Result<(), String> {
             "`tools.urlPolicy`: hosts that are not public are allowed one by one, with their ports, in \
              `tools.web_fetch.allow_hosts`",
         );
+    }
+    Ok(())
+}
+
+/// Reads who answers searches; of two places, the first that names an endpoint.
+fn searching(places: [&Value; 2], imported: &mut Imported) -> Result<(), String> {
+    let endpoints = places.into_iter().filter_map(|place| place.get("endpoint"));
+    let mut endpoint = None;
+    for written in endpoints.filter(|written| !written.is_null()) {
+        let text = written.as_str().ok_or_else(|| {
+            format!("the `endpoint` of a search must be an address, not {written}")
+        })?;
+        endpoint = endpoint.or_else(|| Some(text.to_owned()).filter(|text| !text.is_empty()));
+    }
+    if endpoint.is_some() {
+        let tools = imported.options.tools.get_or_insert_default();
+        tools.web_search = Some(WebSearchOptions { endpoint, ..WebSearchOptions::default() });
+    }
+    let is_there = |key: &str| {
+        places.into_iter().filter_map(|place| place.get(key)).any(|value| !value.is_null())
+    };
+    if is_there("api_key") || is_there("apiKey") {
+        imported.note("the key of a search is left out: put it into the variable `BRAVE_API_KEY`");
+    }
+    if is_there("max_results") || is_there("maxResults") {
+        imported.note("how many results a search has is left out: calls say it, 5 if they do not");
     }
     Ok(())
 }
@@ -217,12 +263,38 @@ mod tests {
     }
 
     #[test]
+    fn either_endpoint_is_read() {
+        for (tree, expected, n_notes) in [
+            (json!({"web_search": {"endpoint": "https://x.test/s"}}), Some("https://x.test/s"), 0),
+            (
+                json!({"web": {"search": {"endpoint": "http://y/", "max_results": 3}}}),
+                Some("http://y/"),
+                1,
+            ),
+            (
+                json!({"web_search": {"endpoint": ""}, "web": {"search": {"endpoint": "http://y/"}}}),
+                Some("http://y/"),
+                0,
+            ),
+            (json!({"web": {"search": {"api_key": "k", "endpoint": null}}}), None, 1),
+        ] {
+            let imported = read(&json!({ "tools": tree })).expect("a configuration");
+            let search = imported.options.tools.and_then(|tools| tools.web_search);
+            let endpoint = search.and_then(|search| search.endpoint);
+            assert_eq!(endpoint.as_deref(), expected, "{tree}");
+            assert_eq!(imported.notes.len(), n_notes, "{tree}: {:?}", imported.notes);
+        }
+        let wrong = read(&json!({"tools": {"web_search": {"endpoint": 1}}}));
+        assert!(wrong.is_err_and(|error| error.contains("must be an address")));
+    }
+
+    #[test]
     fn unknown_keys_are_notes() {
         let tree = json!({
             "agents": {"x": 1},
             "tools": {
                 "exec": {"timeout": 45, "shell": "zsh"},
-                "web": {},
+                "web": {"x": {}},
                 "commandPolicy": {"level": 1},
             },
         });
@@ -232,9 +304,9 @@ mod tests {
             [
                 "`tools.exec.timeout` counts in the dialect clawft, which is chosen with it",
                 "`agents` is left out: sinew has no such key",
-                "`tools.web` is left out: sinew has no such key",
                 "`tools.commandPolicy.level` is left out: sinew has no such key",
                 "`tools.exec.shell` is left out: sinew has no such key",
+                "`tools.web.x` is left out: sinew has no such key",
             ]
         );
         assert_eq!(imported.options.dialect.as_deref(), Some("clawft"));

@@ -109,7 +109,7 @@ fn ruled(place: &Place, call: Call, profile: Profile, written: &[&str]) -> Rulin
     let contained = || {
         let contained = place.guard.contain(&claims, None, None).unwrap();
         let hosts = call.hosts.iter().map(|host| Host::new(host, None)).collect();
-        contained.with_hosts(Vec::new(), hosts).unwrap()
+        contained.with_hosts(Vec::new(), None, hosts).unwrap()
     };
     let effects = match (call.tool, call.access) {
         ("odd", _) => Facts::UNKNOWN.effects,

@@ -58,6 +58,11 @@ fn denied_behind(
     if ruling.verdict == Verdict::Deny { Ok(behind) } else { Err(error) }
 }
 
+fn with_hosts(contained: Contained, decoded: &Decoded) -> Result<Contained, ToolError> {
+    let prepared = &decoded.prepared;
+    contained.with_hosts(prepared.urls(), prepared.search(), prepared.hosts())
+}
+
 pub(super) fn contained(
     decoded: &Decoded,
     rules: &Rules,
@@ -85,13 +90,13 @@ pub(super) fn contained(
         let contained = decoded.guard.contain(&decoded.claims, cwd, roots);
         let contained = contained.or_else(|error| denied_behind(decoded, rules, request, error))?;
         let contained = contained.by(caller, decoded.store.clone());
-        return contained.with_hosts(decoded.prepared.urls(), decoded.prepared.hosts());
+        return with_hosts(contained, decoded);
     };
     let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
     let cwd = last.as_deref().or(request.cwd.as_deref());
     let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
     let contained = contained.by(caller, decoded.store.clone());
-    let contained = contained.with_hosts(decoded.prepared.urls(), decoded.prepared.hosts())?;
+    let contained = with_hosts(contained, decoded)?;
     let agent = request.agent.as_deref();
     let by_command = decoded.case(decoded.prepared.effects(), agent);
     let looks = decoded.lookers.iter().map(|looker| looker.case(agent));
