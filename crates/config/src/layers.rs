@@ -9,6 +9,7 @@ mod unknown_keys;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -102,6 +103,8 @@ impl fmt::Display for LeftOut {
     }
 }
 
+/// The defaults by their keys.
+pub(crate) const DEFAULTS: &str = include_str!("default.json");
 /// The path of the system's configuration.
 pub const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
 /// The name of the file in the user's configuration directory.
@@ -119,12 +122,10 @@ impl Layers {
     /// Returns the built-in defaults. Keys without one have a default that depends on the dialect or on where sinew
     /// runs. They are JSON, which is read ten times as fast as TOML.
     pub fn with_defaults() -> Result<Self, ConfigError> {
-        let mut layers = Self::default();
-        let tree: Value = serde_json::from_str(include_str!("default.json"))
+        let defaults: BTreeMap<String, Value> = serde_json::from_str(DEFAULTS)
             .map_err(|error| ConfigError(format!("default.json: {error}")))?;
-        let source = Source { layer: Layer::BuiltIn, restriction: Restriction::None };
-        layers.add_tree(tree, &|_| Origin::Default, source);
-        Ok(layers)
+        let values = defaults.into_iter().map(|(key, value)| (key, (value, Origin::Default)));
+        Ok(Self { values: values.collect(), ..Self::default() })
     }
 
     /// Adds a file that may loosen: the system's, the user's or a `--config` file. A missing one is an error
@@ -137,7 +138,9 @@ impl Layers {
     ) -> Result<(), ConfigError> {
         let source = self.source(layer);
         self.add_read(path, read(path), required, source)?;
-        if layer == Layer::System {
+        // Without that file there is no floor to compare with it.
+        if layer == Layer::System && self.values.values().any(|(_, from)| *from != Origin::Default)
+        {
             self.of_system.clone_from(&self.values);
         }
         Ok(())
@@ -219,8 +222,7 @@ impl Layers {
 
     /// Adds one value, or returns an error for an unknown key or an invalid value.
     fn set_checked(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
-        let mut tree = Map::new();
-        insert(&mut tree, key, value.clone());
+        let tree = nested(&mut std::iter::once((key, &value)).peekable(), "");
         check(Value::Object(tree))
             .map_err(|error| ConfigError(format!("{origin}: `{key}`: {error}")))?;
         let mut flat = Vec::new();
@@ -254,11 +256,8 @@ impl Layers {
             self.values.insert(hooks::KEY.to_owned(), (all, first));
             origins = of_all;
         }
-        let mut tree = Map::new();
-        for (key, (value, _)) in &self.values {
-            insert(&mut tree, key, value.clone());
-        }
-        let options = serde_json::from_value(Value::Object(tree))
+        let mut flat = self.values.iter().map(|(key, (value, _))| (key.as_str(), value)).peekable();
+        let options = serde_json::from_value(Value::Object(nested(&mut flat, "")))
             .map_err(|error| ConfigError(error.to_string()))?;
         let keeps_from_trusting = !self.may_trust();
         let Self { values, rules, lists, warnings, left_out, trusted_project, .. } = self;
@@ -503,18 +502,28 @@ fn flatten(prefix: &str, tree: Value, flat: &mut Vec<(String, Value)>) {
     }
 }
 
-fn insert(tree: &mut Map<String, Value>, key: &str, value: Value) {
-    match key.split_once('.') {
-        None => {
-            tree.insert(key.to_owned(), value);
-        }
-        Some((table, rest)) => {
-            let inner = tree.entry(table).or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(inner) = inner {
-                insert(inner, rest, value);
+/// Returns the tables of sorted keys that begin with a prefix, which it takes.
+fn nested<'a>(
+    flat: &mut Peekable<impl Iterator<Item = (&'a str, &'a Value)>>,
+    prefix: &str,
+) -> Map<String, Value> {
+    let mut table = Map::new();
+    while let Some(&(key, value)) = flat.peek() {
+        let Some(rest) = key.strip_prefix(prefix) else { break };
+        let dot = rest.find('.');
+        // Keys of one table follow each other.
+        let beneath = dot.and_then(|dot| key.get(..=prefix.len() + dot));
+        let value = match beneath {
+            None => {
+                flat.next();
+                value.clone()
             }
-        }
+            Some(beneath) => Value::Object(nested(flat, beneath)),
+        };
+        let name = dot.and_then(|dot| rest.get(..dot)).unwrap_or(rest);
+        table.insert(name.to_owned(), value);
     }
+    table
 }
 
 #[cfg(test)]

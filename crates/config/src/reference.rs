@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::Options;
+use super::layers::DEFAULTS;
 
 /// Returns the reference as Markdown: every key with its type and meaning.
 pub fn reference() -> String {
     let schema = schemars::schema_for!(Options).to_value();
-    let defaults: Value = serde_json::from_str(include_str!("default.json")).unwrap_or(Value::Null);
+    let defaults: Value = serde_json::from_str(DEFAULTS).unwrap_or(Value::Null);
     let mut page = String::from(
         "# Configuration\n\n\
          This page is generated from the code; a test holds it to it.\n\n\
@@ -58,9 +59,7 @@ fn table(page: &mut String, prefix: &str, object: &Value, schema: &Value, defaul
         match referred(property, schema) {
             Some(object) => inner.push((key, object)),
             None => {
-                let pointer = format!("/{}", key.replace('.', "/"));
-                let default =
-                    defaults.pointer(&pointer).map(|d| format!("`{d}`")).unwrap_or_default();
+                let default = defaults.get(&key).map(|d| format!("`{d}`")).unwrap_or_default();
                 let meaning = described(property).replace('\n', " ").replace('|', "\\|");
                 let _ = writeln!(rows, "| `{key}` | {} | {default} | {meaning} |", kind(property));
             }

@@ -8,6 +8,10 @@ use std::path::Path;
 
 /// Escapes every character that a reader would not see, such as `\u{202e}`; blanks and line feeds stay.
 pub fn shown(text: &str) -> String {
+    // Most texts.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| show(&mut out, c));
     out
@@ -40,7 +44,7 @@ fn show(out: &mut String, c: char) {
 /// zero-width ones, and tags (U+E0000), which spell hidden words. Line feeds and tabs stay.
 pub fn visible_only(text: &str) -> String {
     let is_kept = |c: &char| match c {
-        '\n' | '\t' => true,
+        '\n' | '\t' | ' '..='~' => true,
         c => !c.is_control() && !is_ignorable(*c) && !is_unseen(*c),
     };
     text.chars().filter(is_kept).collect()
@@ -49,7 +53,7 @@ pub fn visible_only(text: &str) -> String {
 /// Returns whether a character is visible as itself.
 pub fn is_shown(c: char) -> bool {
     match c {
-        '\n' | '\t' | ' ' => true,
+        '\n' | '\t' | ' '..='~' => true,
         c if c.is_control() || c.is_whitespace() => false,
         c => !is_ignorable(c) && !is_private(c) && !is_unseen(c),
     }
