@@ -427,15 +427,16 @@ const PAGE: &str = "\
 # Protected names
 
 This page is made from the lists in `crates/policy/src/protected/table.rs`. The end-to-end suite `protected` tries each
-name: commands cannot change it, and the program named here acts on it. It lists the programs that it cannot install;
-what is said of those comes from their documentation.
+name: commands cannot change it, and the program named here acts on it, or one that stands in for it (podman and
+buildah for Docker, Prettier for editors). It lists the programs that it cannot install; what is said of those comes from their documentation.
 
 A change of one of these always asks ([SECURITY.md](../SECURITY.md)). A `/` at the end means the directory and
 everything in it, `*` any characters.
 
 ## What programs on this host act on
 
-Commands can put there only what a commit holds, or ask first.
+Commands can put there only what a commit holds, or ask first. Git's own files are judged by what they say: a `.gitmodules`
+that only says where a submodule is may be made.
 ";
 
 /// The page for people is the list that the rules use.
