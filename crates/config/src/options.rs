@@ -501,7 +501,7 @@ pub struct WebFetchOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebSearchOptions {
-    /// Who answers a search that names no provider: `tavily`, `brave`, `searxng`, `endpoint` or `duckduckgo`. Without
+    /// Who answers a search that names no provider: `searxng`, `endpoint`, `tavily`, `brave` or `duckduckgo`. Without
     /// it, the first of them that has what it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,

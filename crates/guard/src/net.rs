@@ -10,7 +10,7 @@ use sinew_tool::{
     SearchAnswer, SearchClaim, SearchQuery, SearchTarget, Slot, Targets, ToolError, UrlClaim,
     UrlTarget, Verdict, WebRequest, WebResponse,
 };
-use sinew_web::fetch::{FetchSettings, Fetcher, WebAddress};
+use sinew_web::fetch::{FetchSettings, Fetcher, Method, WebAddress};
 use sinew_web::search::Searcher;
 
 use crate::guard::{Guard, WebSettings};
@@ -67,7 +67,7 @@ pub(crate) fn reach(
     };
     targets.urls = contain(urls)?;
     let others = targets.hosts.iter();
-    let other = || others.into_iter().find_map(|host| web.sessions.unnamed_step(session, "", host));
+    let other = || others.into_iter().find_map(|host| web.sessions.unnamed_host(session, host));
     targets.unnamed_host = web.sessions.unnamed(session, &targets.urls).or_else(other);
     targets.search = search.map(|claim| web.searcher.target(&claim)).transpose()?;
     let of_search = targets.search.iter().filter_map(SearchTarget::host);
@@ -129,22 +129,32 @@ impl CallRules {
     }
 
     /// Returns the ruling on the call if it had named this host.
-    fn ruling(&self, host: &Host, unnamed_host: Option<Host>) -> Ruling {
+    fn ruling(&self, host: &Host, effects: Effects, unnamed_host: Option<Host>) -> Ruling {
         let case = Case {
             tool: &self.tool,
             operation: &self.operation,
             facts: &self.facts,
-            effects: self.effects,
+            effects,
             agent: self.agent.as_deref(),
         };
         let hosts = vec![host.clone()];
         judge(&case, &Targets { hosts, unnamed_host, ..Targets::default() }, &self.rules)
     }
 
-    /// Judges an address where the call is redirected.
-    fn judge(&self, address: &WebAddress, unnamed_host: Option<Host>) -> Result<(), ToolError> {
+    /// Judges an address where the call is redirected, and the method that is sent there: a redirect can turn what
+    /// changes something into what reads.
+    fn judge(
+        &self,
+        address: &WebAddress,
+        method: &Method,
+        unnamed_host: Option<Host>,
+    ) -> Result<(), ToolError> {
         let host = address.host();
-        let ruling = self.ruling(host, unnamed_host);
+        let effects = match matches!(*method, Method::GET | Method::HEAD) {
+            true => Effects::OBSERVE | Effects::NETWORK,
+            false => self.effects,
+        };
+        let ruling = self.ruling(host, effects, unnamed_host);
         let refused = match ruling.verdict {
             Verdict::Allow => return Ok(()),
             Verdict::Ask => "which asks first",
@@ -183,14 +193,19 @@ impl Net for CallNet {
             let unnamed = || ToolError::new(Kind::PolicyDenied, "the call names no such address");
             let address = address.and_then(Result::ok).ok_or_else(unnamed)?;
             let named = address.host().clone();
-            let judge = |address: &WebAddress| {
-                let unnamed = web.sessions.unnamed_step(&session, address.as_str(), address.host());
-                rules.judge(address, unnamed)
+            let is_found = web.sessions.is_found(&session, address.as_str(), &named);
+            let judge = |address: &WebAddress, method: &Method| {
+                let unnamed = web.sessions.unnamed_host(&session, address.host());
+                // A refusal shows where the server leads.
+                web.sessions.note_text(&session);
+                rules.judge(address, method, unnamed)
             };
             let answer = web.fetcher.fetch(address, request, &judge).await?;
-            // Where it led was judged, so it is known now as well.
+            // Where it led was judged, so it is known now as well. A page that only a search named makes its host no
+            // better known.
             let last = WebAddress::parse(&answer.url).ok();
-            for host in std::iter::once(&named).chain(last.iter().map(WebAddress::host)) {
+            let hosts = std::iter::once(&named).chain(last.iter().map(WebAddress::host));
+            for host in hosts.filter(|host| !is_found || **host != named) {
                 web.sessions.note(&session, host);
             }
             Ok(answer)
@@ -200,12 +215,17 @@ impl Net for CallNet {
     fn search(&self, query: SearchQuery) -> BoxFuture<'static, Result<SearchAnswer, ToolError>> {
         let (web, session) = (Arc::clone(&self.web), self.session.clone());
         let target = self.targets.search.clone();
+        let wants_list = query.wants_list;
         Box::pin(async move {
             let Some(SearchTarget::Provider(provider, _)) = target else {
                 return Err(ToolError::new(Kind::PolicyDenied, "the call asks for no search"));
             };
             let answer = web.searcher.search(provider, &query).await?;
-            web.sessions.note_found(&session, &answer.results);
+            if !answer.results.is_empty() {
+                web.sessions.note_found(&session, &answer.results);
+            } else if !wants_list {
+                web.sessions.note_text(&session);
+            }
             Ok(answer)
         })
     }

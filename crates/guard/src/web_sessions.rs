@@ -28,12 +28,6 @@ struct Known {
     found: HashSet<String>,
 }
 
-impl Known {
-    fn holds(&self, url: &str, host: &Host) -> bool {
-        self.hosts.contains(host.name()) || self.found.contains(url)
-    }
-}
-
 impl WebSessions {
     /// Notes that a session read from a host.
     pub(crate) fn note(&self, session: &str, host: &Host) {
@@ -42,6 +36,11 @@ impl WebSessions {
                 known.hosts.insert(host.name().to_owned());
             }
         });
+    }
+
+    /// Notes that a session read something that came with no host of its own.
+    pub(crate) fn note_text(&self, session: &str) {
+        self.with(session, |_| {});
     }
 
     /// Notes that a session read these results of a search.
@@ -59,19 +58,31 @@ impl WebSessions {
         }
     }
 
+    /// Returns whether a plain request for an address is known only because a search found it: its host stays one
+    /// that asks.
+    pub(crate) fn is_found(&self, session: &str, url: &str, host: &Host) -> bool {
+        let read = lock(&self.read);
+        let known = read.get(session);
+        known.is_some_and(|known| !known.hosts.contains(host.name()) && known.found.contains(url))
+    }
+
     /// Returns the host of the first address that no search found and whose host the session did not reach, if it
-    /// read something before.
+    /// read something before. What is sent beside a plain request is not part of what a search found.
     ///
     /// A session that cannot be remembered counts as one that read a page.
     pub(crate) fn unnamed(&self, session: &str, urls: &[UrlTarget]) -> Option<Host> {
-        urls.iter().find_map(|url| self.unnamed_step(session, &url.url, &url.host))
+        urls.iter().find_map(|target| {
+            let is_found =
+                target.claim.sent.is_empty() && self.is_found(session, &target.url, &target.host);
+            if is_found { None } else { self.unnamed_host(session, &target.host) }
+        })
     }
 
-    /// The same for one address.
-    pub(crate) fn unnamed_step(&self, session: &str, url: &str, host: &Host) -> Option<Host> {
+    /// Returns the host, if the session read something before and did not reach it.
+    pub(crate) fn unnamed_host(&self, session: &str, host: &Host) -> Option<Host> {
         let read = lock(&self.read);
         let is_unnamed = match read.get(session) {
-            Some(known) => !known.holds(url, host),
+            Some(known) => !known.hosts.contains(host.name()),
             None => MAX_KEPT <= read.len(),
         };
         is_unnamed.then(|| host.clone())
@@ -90,7 +101,8 @@ mod tests {
 
     fn url(host: Host, path: &str) -> UrlTarget {
         let url = format!("https://{}{path}", host.name());
-        UrlTarget { claim: UrlClaim { argument: "url", url: url.clone() }, url, host }
+        let claim = UrlClaim { argument: "url", url: url.clone(), sent: Vec::new() };
+        UrlTarget { claim, url, host }
     }
 
     #[test]
@@ -120,9 +132,15 @@ mod tests {
             let other = url(host("a.test"), path);
             assert_eq!(sessions.unnamed("s", &[other]), Some(host("a.test")), "{path}");
         }
-        sessions.note_found("empty", &[]);
+        let mut sending = url(host("a.test"), "/page");
+        sending.claim.sent = vec![String::from("header: x: secret")];
+        assert_eq!(sessions.unnamed("s", &[sending]), Some(host("a.test")));
+        assert!(sessions.is_found("s", "https://a.test/page", &host("a.test")));
+        sessions.note("s", &host("a.test"));
+        assert!(!sessions.is_found("s", "https://a.test/page", &host("a.test")));
+        sessions.note_text("text");
         let any = url(host("a.test"), "/page");
-        assert_eq!(sessions.unnamed("empty", &[any]), Some(host("a.test")));
+        assert_eq!(sessions.unnamed("text", &[any]), Some(host("a.test")));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use encoding_rs::{Encoding, UTF_8};
 
 /// How far into a page its own charset is looked for, by the HTML standard.
 const PRESCAN: usize = 1024;
+/// How much of a page that names no charset is looked at to guess it, in bytes.
+const GUESSED: usize = 64 * 1024;
 
 /// Decodes the body of an answer. What cannot be decoded becomes U+FFFD.
 pub(crate) fn decode(body: &[u8], content_type: Option<&str>) -> String {
@@ -22,7 +24,10 @@ pub(crate) fn decode(body: &[u8], content_type: Option<&str>) -> String {
         Err(_) => {
             let mut detector =
                 chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
-            detector.feed(body, true);
+            // What is plain ASCII says nothing.
+            let telling = body.get(Encoding::ascii_valid_up_to(body)..).unwrap_or_default();
+            let looked_at = telling.get(..GUESSED).unwrap_or(telling);
+            detector.feed(looked_at, looked_at.len() == telling.len());
             detector.guess(None, chardetng::Utf8Detection::Deny)
         }
     };
@@ -64,5 +69,14 @@ mod tests {
         ] {
             assert_eq!(decode(body, content_type), expected, "{content_type:?}");
         }
+    }
+
+    #[test]
+    fn long_pages_are_guessed_by_their_text() {
+        // A character of two bytes is cut where the guess ends looking.
+        let word = "文字コードの推定";
+        let (sjis, _, _) = encoding_rs::SHIFT_JIS.encode(word);
+        let text = [&b"x".repeat(100_001)[..], &sjis.repeat(10_000)].concat();
+        assert!(decode(&text, None).ends_with(word), "not Shift_JIS");
     }
 }

@@ -28,6 +28,8 @@ const MAX_JSON: [usize; 2] = [1 << 20, 4 << 20];
 const MAX_TITLE: usize = 300;
 /// How much of an address a reply shows, in bytes.
 const MAX_SHOWN_URL: usize = 500;
+/// How much of the body of a request a question shows, in bytes.
+const MAX_SENT: usize = 20_000;
 /// The media types of pictures that models see.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// The methods that only read.
@@ -67,6 +69,26 @@ impl WebFetchArgs {
     /// Returns whether the method only reads.
     fn only_reads(&self) -> bool {
         READING.iter().any(|method| self.method.eq_ignore_ascii_case(method))
+    }
+}
+
+impl WebFetchArgs {
+    /// Returns what is sent beside a plain request to read, a line each.
+    fn sent(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.only_reads() {
+            lines.push(format!("method: {}", self.method.to_ascii_uppercase()));
+        }
+        lines.extend(self.headers.iter().map(|(name, value)| format!("header: {name}: {value}")));
+        if let Some(body) = &self.body {
+            let shown = body.get(..body.floor_char_boundary(MAX_SENT)).unwrap_or_default();
+            let more = match body.len() - shown.len() {
+                0 => String::new(),
+                more => format!(" [{more} more bytes]"),
+            };
+            lines.push(format!("body: {shown}{more}"));
+        }
+        lines
     }
 }
 
@@ -188,7 +210,7 @@ impl Operation for WebFetch {
     }
 
     fn urls(args: &WebFetchArgs) -> Vec<UrlClaim> {
-        vec![UrlClaim { argument: "url", url: args.url.clone() }]
+        vec![UrlClaim { argument: "url", url: args.url.clone(), sent: args.sent() }]
     }
 
     fn cost(_args: &WebFetchArgs, _targets: &Targets) -> Cost {
@@ -365,6 +387,9 @@ fn shape(_args: &WebFetchArgs, out: WebFetchOut, _shaping: &Shaping<'_>) -> Repl
         format!("{} answers {}, {kind}, {n_bytes} bytes", short(&response.url), response.status);
     if response.is_cut {
         head.push_str("; more was left out");
+    }
+    if let Some(age) = response.age_s {
+        head.push_str(&format!("; {age} s ago, from the cache"));
     }
     if !response.redirects.is_empty() {
         let urls: Vec<_> = response.redirects.iter().map(|url| short(url)).collect();

@@ -37,6 +37,13 @@ pub struct WebSearchArgs {
     pub choice: Option<String>,
 }
 
+impl WebSearchArgs {
+    fn choice(&self) -> ProviderChoice {
+        let choice = self.choice.as_deref().and_then(ProviderChoice::from_word);
+        choice.unwrap_or(ProviderChoice::Named)
+    }
+}
+
 /// Outcome of WebSearch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WebSearchOut {
@@ -62,7 +69,7 @@ pub const NATIVE: Row<WebSearch> = Row {
         Param::optional(
             "provider",
             "provider",
-            ParamKind::Enum(&["tavily", "brave", "searxng", "endpoint", "duckduckgo"]),
+            ParamKind::Enum(&["searxng", "endpoint", "tavily", "brave", "duckduckgo"]),
             "",
         ),
     ],
@@ -96,12 +103,8 @@ impl Operation for WebSearch {
     }
 
     fn search(args: &WebSearchArgs) -> Option<SearchClaim> {
-        let choice = args.choice.as_deref().and_then(ProviderChoice::from_word);
-        Some(SearchClaim {
-            argument: "provider",
-            provider: args.provider.clone(),
-            choice: choice.unwrap_or(ProviderChoice::Named),
-        })
+        let (provider, choice) = (args.provider.clone(), args.choice());
+        Some(SearchClaim { argument: "provider", provider, choice })
     }
 
     fn cost(_args: &WebSearchArgs, _targets: &Targets) -> Cost {
@@ -113,7 +116,8 @@ impl Operation for WebSearch {
             return Ok(WebSearchOut::NoEndpoint);
         }
         let text = args.query.trim().to_owned();
-        let query = SearchQuery { text, max_results: args.max_results };
+        let wants_list = args.choice() != ProviderChoice::Endpoint;
+        let query = SearchQuery { text, max_results: args.max_results, wants_list };
         cx.world.net.search(query).await.map(WebSearchOut::Answer)
     }
 }

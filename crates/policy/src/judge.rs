@@ -213,7 +213,9 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
             Some(host) if rules.profile != Profile::Full => ruling(
                 Verdict::Ask,
                 NETWORK_GET,
-                format!("the session read pages, one of which may have named {host}, so it asks"),
+                format!(
+                    "the session read pages or results of a search, which may have named {host}, so it asks"
+                ),
             ),
             _ => ruling(Verdict::Allow, NETWORK_GET, "reading pages of public hosts is allowed"),
         };

@@ -1,6 +1,7 @@
 //! Formats approval questions as text and JSON, identically for every approver.
 //!
-//! Nothing is cut, and invisible characters are escaped, so that an approver sees all that an answer covers.
+//! Nothing is cut but the body of a request beyond 20,000 bytes, and the question says so. Invisible characters are
+//! escaped, so that an approver sees all that an answer covers.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -45,6 +46,9 @@ pub fn words(question: &Question) -> String {
     let urls = &question.targets.urls;
     for url in urls {
         let _ = write!(text, "\n  {}", one_line(&url.url));
+        for line in &url.claim.sent {
+            let _ = write!(text, "\n    {}", one_line(line));
+        }
     }
     let named = |host: &&Host| urls.iter().all(|url| url.host != **host);
     for host in question.targets.hosts.iter().filter(named) {
@@ -121,6 +125,7 @@ pub fn to_json(question: &Question) -> Value {
         "effects": question.effects,
         "paths": paths,
         "urls": targets.urls.iter().map(|url| url.url.as_str()).collect::<Vec<_>>(),
+        "sent": targets.urls.iter().flat_map(|url| &url.claim.sent).collect::<Vec<_>>(),
         "hosts": targets.hosts.iter().map(Host::to_string).collect::<Vec<_>>(),
         "command": targets.command.as_ref().map(|command| match &command.command.line {
             CommandLine::Shell(_, text) => json!(text),

@@ -36,6 +36,7 @@ impl Pages {
             body: body.to_vec(),
             is_cut: false,
             redirects: Vec::new(),
+            age_s: None,
             boundary: String::from("b0b0"),
         }
     }

@@ -1,5 +1,7 @@
 //! The network of a call: requests to the addresses that it names, and to the hosts where they redirect.
 
+use std::fmt;
+
 use crate::slot::Slot;
 use crate::{BoxFuture, Host, Kind, SearchAnswer, SearchQuery, ToolError};
 
@@ -10,6 +12,8 @@ pub struct UrlClaim {
     pub argument: &'static str,
     /// The address as written.
     pub url: String,
+    /// What is sent there beside a plain request to read, a line each: for the question.
+    pub sent: Vec<String>,
 }
 
 /// An address after containment: parsed once, and fetched as it was judged.
@@ -24,7 +28,7 @@ pub struct UrlTarget {
 }
 
 /// A request over HTTP to an address of the call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct WebRequest {
     /// The method.
     pub method: String,
@@ -34,6 +38,19 @@ pub struct WebRequest {
     pub body: Option<Vec<u8>>,
     /// How many bytes of the answer are taken, decompressed; the rest is left out.
     pub max_bytes: usize,
+}
+
+impl fmt::Debug for WebRequest {
+    /// Shows no values of headers, which can be keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("WebRequest")
+            .field("method", &self.method)
+            .field("headers", &headers)
+            .field("body", &self.body.as_ref().map(Vec::len))
+            .field("max_bytes", &self.max_bytes)
+            .finish()
+    }
 }
 
 /// An answer over HTTP.
@@ -51,6 +68,8 @@ pub struct WebResponse {
     pub is_cut: bool,
     /// The addresses before the last one.
     pub redirects: Vec<String>,
+    /// How old the answer is, in seconds, if an earlier request got it.
+    pub age_s: Option<u64>,
     /// A random word to mark where the text of the page begins and ends.
     pub boundary: String,
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 use crate::Host;
 
 crate::word_enum! {
-    /// Who answers a search.
+    /// Who answers a search. What the configuration names comes before a key of the environment, which a repository's
+    /// entry of a client may set.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum SearchProvider {
-        /// Tavily, with a key.
-        Tavily = "tavily",
-        /// Brave Search, with a key.
-        Brave = "brave",
         /// A SearXNG of the user.
         SearXng = "searxng",
         /// An address of the user that answers JSON.
         Endpoint = "endpoint",
+        /// Tavily, with a key.
+        Tavily = "tavily",
+        /// Brave Search, with a key.
+        Brave = "brave",
         /// The instant answers of DuckDuckGo, without a key.
         DuckDuckGo = "duckduckgo",
     }
@@ -72,6 +73,8 @@ pub struct SearchQuery {
     pub text: String,
     /// The most results.
     pub max_results: usize,
+    /// Whether an answer without a list of results is an error; without it, the body counts.
+    pub wants_list: bool,
 }
 
 /// What a provider answered.

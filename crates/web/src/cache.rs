@@ -29,11 +29,12 @@ impl<K: PartialEq, V: Clone> Cache<K, V> {
         Self { kept: Mutex::default(), max_age }
     }
 
-    /// Returns the value of a key that is young enough.
-    pub(crate) fn get(&self, is_meant: impl Fn(&K) -> bool) -> Option<V> {
+    /// Returns the value of a key that is young enough, and its age.
+    pub(crate) fn get(&self, is_meant: impl Fn(&K) -> bool) -> Option<(V, Duration)> {
         let mut kept = lock(&self.kept);
         kept.retain(|one| one.since.elapsed() < self.max_age);
-        kept.iter().find(|one| is_meant(&one.key)).map(|one| one.value.clone())
+        let found = kept.iter().find(|one| is_meant(&one.key))?;
+        Some((found.value.clone(), found.since.elapsed()))
     }
 
     /// Forgets everything.
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     fn get(cache: &Cache<u8, &'static str>, key: u8) -> Option<&'static str> {
-        cache.get(|known| *known == key)
+        cache.get(|known| *known == key).map(|(value, _)| value)
     }
 
     #[test]

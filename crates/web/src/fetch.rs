@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+pub use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, Method, Response};
+use reqwest::{Client, Response};
 use sinew_policy::hosts::HostPattern;
 use sinew_tool::visible::is_shown;
 use sinew_tool::{Host, Kind, PageForm, ReadPage, ToolError, WebRequest, WebResponse};
@@ -53,8 +54,8 @@ const MAX_WORKERS: usize = 2;
 /// How much of an address is part of a message, in bytes.
 const MAX_TOLD_URL: usize = 500;
 
-/// Judges an address before its host gets a request.
-pub type Judge<'a> = dyn Fn(&WebAddress) -> Result<(), ToolError> + Send + Sync + 'a;
+/// Judges an address, and the method that is sent there, before its host gets a request.
+pub type Judge<'a> = dyn Fn(&WebAddress, &Method) -> Result<(), ToolError> + Send + Sync + 'a;
 
 /// Which hosts are reached, and how.
 #[derive(Debug, Clone)]
@@ -233,7 +234,7 @@ impl Fetcher {
         if !is_reusable(request) {
             return Ok(None);
         }
-        let Some(answer) = self.answers.get(|known| known == address.as_str()) else {
+        let Some((answer, age)) = self.answers.get(|known| known == address.as_str()) else {
             return Ok(None);
         };
         if request.max_bytes < answer.body.len() {
@@ -243,8 +244,9 @@ impl Fetcher {
         let passed: Result<Vec<_>, _> = passed.map(|url| WebAddress::parse(url)).collect();
         let Ok(mut passed) = passed else { return Ok(None) };
         passed.dedup_by(|one, before| one.host == before.host);
-        passed.iter().skip(1).try_for_each(judge)?;
-        Ok(Some(WebResponse { boundary: boundary()?, ..(*answer).clone() }))
+        passed.iter().skip(1).try_for_each(|address| judge(address, &Method::GET))?;
+        let age_s = Some(age.as_secs());
+        Ok(Some(WebResponse { age_s, boundary: boundary()?, ..(*answer).clone() }))
     }
 
     async fn fetch_anew(
@@ -287,7 +289,7 @@ impl Fetcher {
                 return Err(ToolError::new(Kind::ExecutionFailed, message));
             }
             if next.address.host != step.address.host {
-                judge(&next.address)?;
+                judge(&next.address, &next.method)?;
             }
             step = next;
         }
@@ -340,7 +342,18 @@ impl Fetcher {
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         };
-        let headers = response.headers().iter().filter_map(text).collect();
+        let headers: Vec<_> = response.headers().iter().filter_map(text).collect();
+        // Of what was decompressed the header is gone.
+        let encoded = headers.iter().find(|(name, _)| name == "content-encoding");
+        if let Some((_, encoding)) = encoded.filter(|(_, encoding)| encoding != "identity") {
+            // The server chooses the word.
+            let is_short =
+                encoding.len() <= 20 && encoding.bytes().all(|c| c.is_ascii_alphanumeric());
+            let encoding = if is_short { encoding.as_str() } else { "its own" };
+            let message =
+                format!("{host} compresses its answer as `{encoding}`, which is not read");
+            return Err(ToolError::new(Kind::ExecutionFailed, message));
+        }
         let mut body = Vec::new();
         let mut is_cut = false;
         let idle = self.settings.idle_timeout;
@@ -361,7 +374,7 @@ impl Fetcher {
         let url = step.address.as_str().to_owned();
         let status = response.status().as_u16();
         let boundary = boundary()?;
-        Ok(WebResponse { url, status, headers, body, is_cut, redirects, boundary })
+        Ok(WebResponse { url, status, headers, body, is_cut, redirects, age_s: None, boundary })
     }
 
     /// Converts a page in a process of its own.
@@ -376,7 +389,7 @@ impl Fetcher {
                 .hint("fetch it with `format` `raw`")
         })?;
         let page = Convertible { html, address, form };
-        if let Some(shown) = self.shown.get(|known| *known == page) {
+        if let Some((shown, _)) = self.shown.get(|known| *known == page) {
             return Ok(shown);
         }
         // Dropping the call gives its turn back.
@@ -385,9 +398,13 @@ impl Fetcher {
             let shown = worker::convert(&helper, &page.html, &page.address, page.form);
             (page, shown)
         };
-        let (page, shown) = tokio::task::spawn_blocking(convert).await.map_err(|error| {
-            ToolError::new(Kind::ExecutionFailed, "the page could not be converted").source(error)
-        })?;
+        let failed = || ToolError::new(Kind::ExecutionFailed, "the page could not be converted");
+        // One worker after the other, and the time to start them.
+        let converted = timeout(worker::MAX_LIFE * 3, tokio::task::spawn_blocking(convert)).await;
+        let (page, shown) = match converted {
+            Ok(converted) => converted.map_err(|error| failed().source(error))?,
+            Err(_) => return Err(failed().hint("fetch it with `format` `raw`")),
+        };
         let shown = shown?;
         let n_bytes = page.html.len() + shown.text.len();
         self.shown.put(page, shown.clone(), n_bytes);
@@ -427,10 +444,11 @@ impl Step {
             let parsed = HeaderName::from_bytes(name.as_bytes()).ok();
             let parsed = parsed.zip(HeaderValue::from_str(value).ok());
             let is_sent = |name: &HeaderName| !REFUSED_HEADERS.contains(&name.as_str());
-            let (name, value) = parsed.filter(|(name, _)| is_sent(name)).ok_or_else(|| {
+            let (name, mut value) = parsed.filter(|(name, _)| is_sent(name)).ok_or_else(|| {
                 let name = name.escape_debug();
                 ToolError::new(Kind::InvalidArgs, format!("the header `{name}` cannot be sent"))
             })?;
+            value.set_sensitive(true);
             headers.append(name, value);
         }
         Ok(Self { address, method, headers, body: request.body.clone() })

@@ -128,9 +128,10 @@ impl DnsResolver {
             self.ask_servers(config, name, TYPE::AAAA),
         );
         match (v4, v6) {
-            // One kind may be missing, but which addresses there are must be known: each one is judged.
             (Ok(v4), Ok(v6)) if v4.is_empty() && v6.is_empty() => Err(ResolveError::NoAddress),
             (Ok(v4), Ok(v6)) => Ok([v4, v6].concat()),
+            // Some servers fail for one kind alone. What is connected to is known and judged all the same.
+            (Ok(found), Err(_)) | (Err(_), Ok(found)) if !found.is_empty() => Ok(found),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }

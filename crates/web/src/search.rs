@@ -4,9 +4,9 @@
 //! (SearXNG, an endpoint) need not be public. What providers answer is the text of strangers.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sinew_policy::hosts::HostPattern;
 use sinew_tool::visible::visible_only;
@@ -56,6 +56,8 @@ impl Searcher {
             // A search has one time limit, for all that it asks.
             timeout: settings.timeout.saturating_mul(2),
             idle_timeout: settings.timeout.saturating_mul(2),
+            // A bad answer would come again.
+            cache: Duration::ZERO,
             ..FetchSettings::default()
         });
         Self { settings, fetcher }
@@ -102,7 +104,6 @@ impl Searcher {
                 Some(_) => "search without `provider`, or let the user set it",
                 None => "the user can set it, or another `tools.web_search.provider`",
             })),
-            // Those with a key first.
             None => Ok(SearchProvider::ALL.into_iter().find(|provider| lacks(*provider).is_none())),
         }
     }
@@ -159,9 +160,10 @@ impl Searcher {
         query: &SearchQuery,
     ) -> Result<SearchAnswer, ToolError> {
         let (address, request) = self.request(provider, query)?;
+        let until = Instant::now() + self.settings.timeout;
         let mut n_asked = 0;
         let response = loop {
-            let elsewhere = |to: &WebAddress| {
+            let elsewhere = |to: &WebAddress, _: &Method| {
                 let message = format!("{provider} redirects to {}, which is not asked", to.host());
                 Err(ToolError::new(Kind::ExecutionFailed, message))
             };
@@ -170,16 +172,18 @@ impl Searcher {
             if response.status != StatusCode::TOO_MANY_REQUESTS.as_u16() || n_asked == MAX_AGAIN {
                 break response;
             }
-            let wait = response.header("retry-after").and_then(|after| after.trim().parse().ok());
-            let wait = wait.map_or(Duration::from_secs(1 << n_asked), Duration::from_secs);
-            if MAX_WAIT < wait {
+            let wait = match response.header("retry-after") {
+                // A date, or what is no time at all, is too long to wait for.
+                Some(after) => after.trim().parse().map_or(Duration::MAX, Duration::from_secs),
+                None => Duration::from_secs(1 << n_asked),
+            };
+            if MAX_WAIT < wait || until.saturating_duration_since(Instant::now()) <= wait {
                 break response;
             }
             n_asked += 1;
             sleep(wait).await;
         };
-        let mut results = results(provider, &response)?;
-        results.truncate(query.max_results);
+        let results = results(provider, &response, query)?;
         Ok(SearchAnswer { provider, results, body: response.body, boundary: boundary()? })
     }
 
@@ -197,12 +201,22 @@ impl Searcher {
         };
         let (text, count) = (query.text.as_str(), query.max_results.to_string());
         let header = |name: &str, value: String| (name.to_owned(), value);
-        let key = |key: &Option<ApiKey>| key.as_ref().map_or("", ApiKey::reveal).to_owned();
+        let key = |key: &Option<ApiKey>, variable: &str| {
+            let key = key.as_ref().map_or("", ApiKey::reveal).trim();
+            match key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                true => Ok(key.to_owned()),
+                false => {
+                    let message = format!("`{variable}` holds what no key has");
+                    Err(ToolError::new(Kind::Unavailable, message).hint("the user can correct it"))
+                }
+            }
+        };
         Ok(match provider {
             SearchProvider::Tavily => {
                 let body = json!({ "query": text, "max_results": query.max_results });
+                let key = key(&self.settings.tavily_key, "TAVILY_API_KEY")?;
                 let headers = vec![
-                    header("authorization", format!("Bearer {}", key(&self.settings.tavily_key))),
+                    header("authorization", format!("Bearer {key}")),
                     header("content-type", String::from("application/json")),
                 ];
                 let method = String::from("POST");
@@ -211,7 +225,7 @@ impl Searcher {
             }
             SearchProvider::Brave => {
                 let headers = vec![
-                    header("x-subscription-token", key(&self.settings.brave_key)),
+                    header("x-subscription-token", key(&self.settings.brave_key, "BRAVE_API_KEY")?),
                     header("accept", String::from("application/json")),
                 ];
                 (address.asking(&[("q", text), ("count", &count)]), WebRequest { headers, ..get })
@@ -231,6 +245,7 @@ impl Searcher {
 fn results(
     provider: SearchProvider,
     response: &WebResponse,
+    query: &SearchQuery,
 ) -> Result<Vec<SearchResult>, ToolError> {
     let status = response.status;
     match status {
@@ -242,7 +257,8 @@ fn results(
                 SearchProvider::SearXng => {
                     "its settings must list `json` in `search.formats`, and its limiter must let sinew pass"
                 }
-                SearchProvider::Endpoint | SearchProvider::DuckDuckGo => "name another provider",
+                SearchProvider::Endpoint => "`tools.web_search.endpoint` is asked without a key",
+                SearchProvider::DuckDuckGo => "name another provider",
             };
             let message = format!("{provider} refuses the search with status {status}");
             return Err(ToolError::new(Kind::Unavailable, message).hint(hint));
@@ -284,8 +300,12 @@ fn results(
             places.into_iter().find_map(|place| rows(&answer, place))
         }
     };
-    let found = found.ok_or_else(|| wrong(String::from("has no list of results")))?;
-    Ok(found.into_iter().filter_map(|row| shown(row, provider == SearchProvider::Brave)).collect())
+    let found = match found {
+        None if query.wants_list => return Err(wrong(String::from("has no list of results"))),
+        found => found.unwrap_or_default(),
+    };
+    let shown = found.into_iter().filter_map(|row| shown(row, provider == SearchProvider::Brave));
+    Ok(shown.take(query.max_results).collect())
 }
 
 /// Returns the results of a list of objects.
@@ -338,7 +358,9 @@ fn shown(result: SearchResult, is_html: bool) -> Option<SearchResult> {
     }
     let url = WebAddress::parse(&url).ok()?.as_str().to_owned();
     let text = |text: String, most: usize| {
-        let text = if is_html { html::plain(&text).text } else { visible_only(&text) };
+        // Nothing that is left out in the end is worked on: hostile HTML takes long.
+        let text = text.get(..text.floor_char_boundary(4 * most)).unwrap_or_default();
+        let text = if is_html { html::plain(text).text } else { visible_only(text) };
         let text = text.trim();
         text.get(..text.floor_char_boundary(most)).unwrap_or_default().to_owned()
     };

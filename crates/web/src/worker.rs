@@ -23,8 +23,8 @@ const PLAIN: &str = "plain";
 const MAX_MEMORY: u64 = 256 << 20;
 /// The processor time of a worker that converts, in seconds, and of one that reads in one pass.
 const MAX_CPU_S: [u64; 2] = [1, 2];
-/// How long the worker may live.
-const MAX_LIFE: Duration = Duration::from_secs(5);
+/// How long a worker may live.
+pub(crate) const MAX_LIFE: Duration = Duration::from_secs(5);
 /// The stack of the conversion: a converter descends into nested elements.
 const STACK: usize = 64 << 20;
 /// The largest page that is converted; what is more is left out.
@@ -38,13 +38,13 @@ pub fn worker_main() {
     }
     let args: Vec<OsString> = args.collect();
     let done = match args.as_slice() {
-        [form, base] => work(&form.to_string_lossy(), &base.to_string_lossy()),
+        [form] => work(&form.to_string_lossy()),
         _ => None,
     };
     std::process::exit(i32::from(done.is_none()));
 }
 
-fn work(form: &str, base: &str) -> Option<()> {
+fn work(form: &str) -> Option<()> {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let limit = |resource, most| {
         let _ = setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) });
@@ -63,11 +63,14 @@ fn work(form: &str, base: &str) -> Option<()> {
         .ok()?;
     let mut html = Vec::new();
     std::io::stdin().lock().read_to_end(&mut html).ok()?;
-    let html = String::from_utf8_lossy(&html).into_owned();
-    let (form, base) = (form.to_owned(), base.to_owned());
-    let convert = move || match PageForm::from_word(&form) {
-        Some(form) => html::convert(&html, &base, form),
-        None => html::plain(&html),
+    let read = String::from_utf8_lossy(&html).into_owned();
+    let form = form.to_owned();
+    let convert = move || {
+        let (base, html) = read.split_once('\n').unwrap_or_default();
+        match PageForm::from_word(&form) {
+            Some(form) => html::convert(html, base, form),
+            None => html::plain(html),
+        }
     };
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(convert).ok()?;
     let page = serde_json::to_vec(&thread.join().ok()?).ok()?;
@@ -100,7 +103,7 @@ pub fn convert(
 
 fn run(helper: &Path, html: &str, base: &str, form: &str) -> Option<ShownPage> {
     let mut child = Command::new(helper)
-        .args([WORKER, form, base])
+        .args([WORKER, form])
         .env_clear()
         // A second arena of glibc takes more address space than the worker may have, and without one each
         // allocation of its thread is a mapping.
@@ -112,8 +115,11 @@ fn run(helper: &Path, html: &str, base: &str, form: &str) -> Option<ShownPage> {
         .spawn()
         .ok()?;
     let (mut stdin, mut stdout) = (child.stdin.take()?, child.stdout.take()?);
-    // The worker reads the whole page before it writes; one that died closes the pipe.
-    let _ = stdin.write_all(html.as_bytes());
+    // The worker reads the whole page before it writes; one that died closes the pipe. The address of the page is its
+    // first line: others would see arguments.
+    let _ = stdin
+        .write_all(format!("{base}\n").as_bytes())
+        .and_then(|()| stdin.write_all(html.as_bytes()));
     drop(stdin);
     let mut page = Vec::new();
     let read = stdout.read_to_end(&mut page);

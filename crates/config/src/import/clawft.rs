@@ -181,7 +181,10 @@ fn searching(places: [&Value; 2], imported: &mut Imported) -> Result<(), String>
         places.into_iter().filter_map(|place| place.get(key)).any(|value| !value.is_null())
     };
     if is_there("api_key") || is_there("apiKey") {
-        imported.note("the key of a search is left out: put it into the variable `BRAVE_API_KEY`");
+        imported.note(
+            "the key of a search is left out: endpoints are asked without one; that of Brave goes into the variable \
+             `BRAVE_API_KEY`, for other dialects",
+        );
     }
     if is_there("max_results") || is_there("maxResults") {
         imported.note("how many results a search has is left out: calls say it, 5 if they do not");

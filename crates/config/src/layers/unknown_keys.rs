@@ -29,9 +29,10 @@ impl UnknownKeys {
 
 /// Removes the unknown keys of a tree at its top and in the sections that clawft has too; returns their names.
 pub(super) fn take(tree: &mut Value) -> Vec<String> {
+    move_endpoint(tree);
     let known = crate::keys();
     let mut taken = Vec::new();
-    for section in ["", "tools.", "tools.commandPolicy.", "tools.exec."] {
+    for section in ["", "tools.", "tools.commandPolicy.", "tools.exec.", "tools.web_search."] {
         let names: BTreeSet<&str> = known
             .iter()
             .filter_map(|key| key.strip_prefix(section))
@@ -49,6 +50,27 @@ pub(super) fn take(tree: &mut Value) -> Vec<String> {
         }
     }
     taken
+}
+
+/// Moves the endpoint of `tools.web.search`, as clawft's program has it, to `tools.web_search`, as its page has it.
+fn move_endpoint(tree: &mut Value) {
+    let written = tree.pointer_mut("/tools/web/search").and_then(Value::as_object_mut);
+    let Some(endpoint) = written.and_then(|search| search.remove("endpoint")) else { return };
+    if let Some(web) = tree.pointer_mut("/tools/web").and_then(Value::as_object_mut)
+        && web.get("search").and_then(Value::as_object).is_some_and(Map::is_empty)
+    {
+        web.remove("search");
+    }
+    let Some(tools) = tree.get_mut("tools").and_then(Value::as_object_mut) else { return };
+    if tools.get("web").and_then(Value::as_object).is_some_and(Map::is_empty) {
+        tools.remove("web");
+    }
+    let search = tools.entry("web_search").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(search) = search
+        && search.get("endpoint").and_then(Value::as_str).is_none_or(str::is_empty)
+    {
+        search.insert(String::from("endpoint"), endpoint);
+    }
 }
 
 /// Makes the unknown keys of all files warnings, or returns the first error if the dialect is not clawft.

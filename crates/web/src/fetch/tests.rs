@@ -174,7 +174,7 @@ async fn fetch(
 ) -> Result<WebResponse, ToolError> {
     let address = WebAddress::parse(url)
         .map_err(|why| ToolError::new(Kind::InvalidArgs, format!("cannot be fetched: {why}")))?;
-    fetcher.fetch(address, request, &|_| Ok(())).await
+    fetcher.fetch(address, request, &|_, _| Ok(())).await
 }
 
 const PAGES: &[(&str, Sent)] = &[
@@ -383,7 +383,7 @@ async fn each_other_host_is_judged() {
             WebAddress::parse(&format!("http://127.0.0.1:{port}{path}")).expect("an address");
         let judged = Arc::new(std::sync::Mutex::new(Vec::new()));
         let kept = Arc::clone(&judged);
-        let judge = move |address: &WebAddress| {
+        let judge = move |address: &WebAddress, _: &Method| {
             kept.lock().expect("a lock").push(address.host().name().to_owned());
             if refused { Err(ToolError::new(Kind::PolicyDenied, "no")) } else { Ok(()) }
         };
@@ -430,7 +430,7 @@ async fn young_answers_are_reused() {
     let url = format!("http://127.0.0.1:{port}/away");
     assert!(fetch(&fetcher, &url, request()).await.is_ok());
     let address = WebAddress::parse(&url).expect("an address");
-    let refuse = |_: &WebAddress| Err(ToolError::new(Kind::PolicyDenied, "no"));
+    let refuse = |_: &WebAddress, _: &Method| Err(ToolError::new(Kind::PolicyDenied, "no"));
     assert!(fetcher.fetch(address, request(), &refuse).await.is_err());
 }
 

@@ -35,13 +35,18 @@ fn response(status: u16, body: &str) -> WebResponse {
         body: body.as_bytes().to_vec(),
         is_cut: false,
         redirects: Vec::new(),
+        age_s: None,
         boundary: String::new(),
     }
 }
 
+fn asked() -> SearchQuery {
+    SearchQuery { text: String::from("x"), max_results: 5, wants_list: true }
+}
+
 /// Reads an answer, and shows its results or its error in a line each.
 fn read(provider: SearchProvider, status: u16, body: &str) -> Vec<String> {
-    match results(provider, &response(status, body)) {
+    match results(provider, &response(status, body), &asked()) {
         Ok(results) => results
             .into_iter()
             .map(|result| format!("{} | {} | {}", result.title, result.url, result.content))
@@ -131,13 +136,16 @@ fn failures_say_what_to_do() {
             assert!(told.starts_with(&format!("{kind}: ")), "{name} {status} {body}: {told}");
             assert!(told.contains(name) && told.contains(words), "{name} {status} {body}: {told}");
         }
-        let failed = results(provider, &response(401, "")).expect_err("an error");
+        let failed = results(provider, &response(401, ""), &asked()).expect_err("an error");
         assert!(failed.hint.is_some(), "{name}");
     }
+    let any = SearchQuery { wants_list: false, ..asked() };
+    let odd = response(200, r#"{"hits": [1]}"#);
+    assert_eq!(results(SearchProvider::Endpoint, &odd, &any).expect("no list"), []);
     let deep = "[".repeat(100_000);
     assert!(read(SearchProvider::Endpoint, 200, &deep)[0].contains("is no JSON"));
     let cut = WebResponse { is_cut: true, ..response(200, "[]") };
-    let told = results(SearchProvider::Endpoint, &cut).expect_err("an error").message;
+    let told = results(SearchProvider::Endpoint, &cut, &asked()).expect_err("an error").message;
     assert!(told.contains("larger than 2097152 bytes"), "{told}");
 }
 
@@ -147,7 +155,8 @@ fn results_are_bounded() {
         |url: &str| json!({ "title": "é".repeat(400), "url": url, "content": "é".repeat(4_000) });
     let long = format!("http://a.test/{}", "x".repeat(3_000));
     let answer = json!([row("http://a.test/"), row(&long)]).to_string();
-    let found = results(SearchProvider::Endpoint, &response(200, &answer)).expect("results");
+    let found =
+        results(SearchProvider::Endpoint, &response(200, &answer), &asked()).expect("results");
     let [one] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((one.title.len(), one.content.len()), (MAX_TITLE, MAX_CONTENT));
 }
@@ -177,12 +186,13 @@ fn a_provider_is_found_by_name_then_by_key() {
         (prefers.clone(), None, Named, "brave at api.search.brave.com:443"),
         (prefers, Some("tavily"), Named, "tavily at api.tavily.com:443"),
         (searxng(), None, Named, "searxng at 127.0.0.1:8888"),
+        (SearchSettings { searxng: own("s"), ..both() }, None, Named, "searxng at"),
         (endpoint(), None, Named, "endpoint at 127.0.0.1:8888"),
         (nothing(), Some("tavily"), Named, "`TAVILY_API_KEY` is not set"),
         (nothing(), Some("brave"), Named, "`BRAVE_API_KEY` is not set"),
         (nothing(), Some("searxng"), Named, "`tools.web_search.searxng` is not set"),
         (nothing(), Some("endpoint"), Named, "`tools.web_search.endpoint` is not set"),
-        (nothing(), Some("google"), Named, "must be one of `tavily`, `brave`"),
+        (nothing(), Some("google"), Named, "must be one of `searxng`, `endpoint`"),
         (lacks.clone(), None, Named, "`BRAVE_API_KEY` is not set"),
         (lacks, None, Fallback, "duckduckgo at api.duckduckgo.com:443"),
         (nothing(), Some("tavily"), Fallback, "duckduckgo at api.duckduckgo.com:443"),
@@ -212,8 +222,12 @@ fn requests_have_what_their_provider_wants() {
         ..SearchSettings::default()
     };
     assert!(!format!("{settings:?}").contains("-1"), "{settings:?}");
+    let broken = ApiKey::new(String::from("a\nb"));
+    let broken = SearchSettings { brave_key: Some(broken), ..SearchSettings::default() };
+    let told = Searcher::new(broken, Arc::new(NoNames)).request(SearchProvider::Brave, &asked());
+    assert!(told.expect_err("an error").message.contains("`BRAVE_API_KEY`"));
     let searcher = Searcher::new(settings, Arc::new(NoNames));
-    let query = SearchQuery { text: String::from("a+b &c é"), max_results: 7 };
+    let query = SearchQuery { text: String::from("a+b &c é"), max_results: 7, ..asked() };
     for (provider, url, header) in [
         (SearchProvider::Tavily, "https://api.tavily.com/search", Some("Bearer tvly-1")),
         (
@@ -234,6 +248,7 @@ fn requests_have_what_their_provider_wants() {
         ),
     ] {
         let (address, request) = searcher.request(provider, &query).expect("a request");
+        assert!(!format!("{request:?}").contains("-1"), "{request:?}");
         assert_eq!(address.as_str(), url);
         assert_eq!(request.headers.first().map(|(_, value)| value.as_str()), header, "{provider}");
         let body = request.body.map(|body| String::from_utf8(body).expect("text"));
@@ -281,6 +296,9 @@ async fn server(answers: &'static [&'static str]) -> (String, Arc<Mutex<Vec<Stri
 const FOUND: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n[{\"url\":\"http://a.test/\"},{\"url\":\"http://b.test/\"}]";
 const BUSY: &str = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 const BUSY_LONG: &str = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 3600\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+const BUSY_UNTIMED: &str =
+    "HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+const BUSY_DATED: &str = "HTTP/1.1 429 Too Many Requests\r\nretry-after: Fri, 31 Dec 2027 23:59:59 GMT\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 const ELSEWHERE: &str = "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.2:9/\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 #[tokio::test]
@@ -290,35 +308,38 @@ async fn one_that_is_busy_is_asked_again() {
         (&[BUSY, BUSY, FOUND], 3, Ok(1)),
         (&[BUSY], 3, Err(Kind::LimitReached)),
         (&[BUSY_LONG], 1, Err(Kind::LimitReached)),
+        // Longer than the rest of the time, and no number of seconds.
+        (&[BUSY_UNTIMED], 1, Err(Kind::LimitReached)),
+        (&[BUSY_DATED], 1, Err(Kind::LimitReached)),
         (&[ELSEWHERE], 1, Err(Kind::ExecutionFailed)),
         (&["HTTP/1.1 200 OK\r\n\r\n<html>"], 1, Err(Kind::ExecutionFailed)),
         (&["nothing of HTTP"], 1, Err(Kind::ExecutionFailed)),
         (&["silence"], 1, Err(Kind::Timeout)),
     ] {
-        let (address, asked) = server(answers).await;
+        let (address, requests) = server(answers).await;
         let settings = SearchSettings {
             endpoint: Some(address),
             timeout: Duration::from_millis(800),
             ..SearchSettings::default()
         };
         let searcher = Searcher::new(settings, Arc::new(NoNames));
-        let query = SearchQuery { text: String::from("x"), max_results: 1 };
+        let query = SearchQuery { max_results: 1, ..asked() };
         let answer = searcher.search(SearchProvider::Endpoint, &query).await;
         let found = answer.map(|answer| answer.results.len()).map_err(|error| error.kind);
         assert_eq!(found, expected, "{answers:?}");
-        assert_eq!(asked.lock().expect("a lock").len(), n_asked, "{answers:?}");
+        assert_eq!(requests.lock().expect("a lock").len(), n_asked, "{answers:?}");
     }
 }
 
 #[tokio::test]
-async fn an_address_inside_is_asked_only_as_the_one_of_the_user() {
+async fn only_addresses_of_the_user_are_inside() {
     let settings = SearchSettings {
         endpoint: Some(String::from("http://127.0.0.1:9/")),
         searxng: Some(String::from("http://search.test/")),
         ..SearchSettings::default()
     };
     let searcher = Searcher::new(settings, Arc::new(NoNames));
-    let query = SearchQuery { text: String::from("x"), max_results: 1 };
+    let query = SearchQuery { max_results: 1, ..asked() };
     for (provider, words) in [
         (SearchProvider::Endpoint, "127.0.0.1:9 cannot be reached"),
         (SearchProvider::SearXng, "search.test cannot be resolved"),
