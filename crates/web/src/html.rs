@@ -3,6 +3,7 @@
 //! [`convert`] may be slow, take much memory or overflow its stack on hostile pages, so it runs in a process of its own
 //! ([`worker`](crate::worker)). [`plain`] reads any page in one pass, in time and memory of its size.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use dom_query::{Document, NodeRef, Selection};
@@ -24,6 +25,10 @@ pub struct ShownPage {
     pub text: String,
 }
 
+/// The most attributes of an element.
+const MAX_ATTRIBUTES: usize = 200;
+/// The texts of links that lead to the place where they are.
+const SIGNS: [&str; 6] = ["", "¶", "§", "#", "🔗", "⚓"];
 /// What no reader sees, or what a text cannot show.
 const UNSEEN: &str = "script, style, noscript, template, iframe, object, embed, canvas, svg, head > link, meta, \
                       [hidden], [aria-hidden='true'], input, select, textarea, dialog:not([open])";
@@ -33,14 +38,15 @@ const HIDING: [&str; 5] =
 
 /// Converts a page. `base` is where it was, and relative links lead from.
 pub fn convert(html: &str, base: &str, form: PageForm) -> ShownPage {
-    let document = Document::from(html);
-    let base = Url::parse(base).ok();
+    let document = Document::from(&*with_few_attributes(html));
+    let page = Url::parse(base).ok();
+    let base = page.clone();
     let stated = document.select_single("base[href]").attr("href");
     let base = match (base, stated) {
         (Some(base), Some(stated)) => base.join(&stated).ok().or(Some(base)),
         (base, _) => base,
     };
-    clean(&document, base.as_ref());
+    clean(&document, base.as_ref(), page.as_ref());
     let title = one_line(&document.select_single("title").text());
     let text = match form {
         PageForm::Markdown => markdown(&document),
@@ -69,8 +75,9 @@ fn article(document: &Document) -> Option<String> {
     Some(article.text_content.to_string()).filter(|text| !text.trim().is_empty())
 }
 
-/// Takes away what no reader sees, and makes links absolute. Links that would execute lead nowhere.
-fn clean(document: &Document, base: Option<&Url>) {
+/// Takes away what no reader sees, and makes links absolute. Links that would execute, and those within the page, are
+/// text.
+fn clean(document: &Document, base: Option<&Url>, page: Option<&Url>) {
     document.select(UNSEEN).remove();
     let hidden: Vec<NodeRef<'_>> = document
         .select("[style]")
@@ -85,6 +92,90 @@ fn clean(document: &Document, base: Option<&Url>) {
     }
     lead(&document.select("a[href], area[href]"), "href", base);
     lead(&document.select("img[src]"), "src", base);
+    let here = page.map(|page| without_fragment(page.clone()));
+    for link in document.select("a").nodes() {
+        link.remove_attr("title");
+        let target = link.attr("href").and_then(|href| Url::parse(&href).ok());
+        let stays = target.is_none_or(|url| {
+            url.fragment().is_some() && here.as_ref() == Some(&without_fragment(url))
+        });
+        // Beside many headings a sign leads to them.
+        if stays
+            && SIGNS.contains(&link.text().trim())
+            && !link.descendants().iter().any(|one| one.has_name("img"))
+        {
+            link.remove_from_parent();
+        } else if stays {
+            link.rename("span");
+        }
+    }
+}
+
+fn without_fragment(mut url: Url) -> Url {
+    url.set_fragment(None);
+    url
+}
+
+/// Leaves out what elements have beyond so many attributes: a parser compares each with those before it.
+fn with_few_attributes(html: &str) -> Cow<'_, str> {
+    let mut kept = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    let bytes = html.as_bytes();
+    while let Some(begin) = bytes.get(at..).and_then(|rest| rest.iter().position(|c| *c == b'<')) {
+        at += begin + 1;
+        if !bytes.get(at).is_some_and(u8::is_ascii_alphabetic) {
+            continue;
+        }
+        let (end, too_many) = tag_end(bytes, at);
+        at = end;
+        // Both are beside characters of ASCII.
+        if let Some(from) = too_many {
+            kept.push_str(html.get(copied..from).unwrap_or_default());
+            copied = end;
+        }
+    }
+    match copied {
+        0 => Cow::Borrowed(html),
+        _ => Cow::Owned(kept + html.get(copied..).unwrap_or_default()),
+    }
+}
+
+/// Returns where a tag ends whose name begins at `at`, and where its attributes become too many, if they do.
+fn tag_end(bytes: &[u8], at: usize) -> (usize, Option<usize>) {
+    #[derive(Clone, Copy, PartialEq)]
+    enum In {
+        Name,
+        Space,
+        Attribute,
+        Equals,
+        Unquoted,
+        Quoted(u8),
+    }
+    let (mut within, mut n, mut too_many) = (In::Name, 0, None);
+    for (offset, c) in bytes.get(at..).unwrap_or_default().iter().enumerate() {
+        let is_space = c.is_ascii_whitespace();
+        within = match (within, c) {
+            (In::Quoted(quote), c) if *c == quote => In::Space,
+            (In::Quoted(quote), _) => In::Quoted(quote),
+            (_, b'>') => return (at + offset, too_many),
+            (In::Equals, b'"' | b'\'') => In::Quoted(*c),
+            (In::Equals, _) if is_space => In::Equals,
+            (In::Equals, _) => In::Unquoted,
+            (In::Attribute, b'=') => In::Equals,
+            (_, _) if is_space => In::Space,
+            (In::Name | In::Attribute | In::Space, b'/') => In::Space,
+            (In::Space, _) => {
+                n += 1;
+                if n == MAX_ATTRIBUTES + 1 {
+                    too_many = Some(at + offset);
+                }
+                In::Attribute
+            }
+            (within, _) => within,
+        };
+    }
+    (bytes.len(), too_many)
 }
 
 fn lead(elements: &Selection<'_>, attribute: &str, base: Option<&Url>) {
@@ -142,6 +233,7 @@ const INLINE: [&str; 24] = [
 
 /// Returns the text of a page in one pass, whichever elements it has.
 pub fn plain(html: &str) -> ShownPage {
+    let html = &*with_few_attributes(html);
     let sink = PlainSink::default();
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
     let input = BufferQueue::default();

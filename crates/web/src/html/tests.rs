@@ -21,7 +21,11 @@ fn pages_become_markdown() {
         ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "| a | b |\n| - | - |\n| 1 | 2 |"),
         ("<blockquote>said</blockquote>", "> said"),
         ("<a href='other.html#x'>o</a>", "[o](https://example.com/docs/other.html#x)"),
-        ("<a href='//b.example/'>o</a>", "[o](https://b.example/)"),
+        ("<a href='//b.example/' title='more'>o</a>", "[o](https://b.example/)"),
+        ("<a href='#x'>here</a> <a href='page.html#y'>and</a>", "here and"),
+        ("<a href='page.html'>here</a>", "[here](https://example.com/docs/page.html)"),
+        ("<h2>A<a href='#a' title='Permalink'>¶</a></h2>", "## A"),
+        ("<a href='#a'><img src='i.png' alt=x></a>", "![x](https://example.com/docs/i.png)"),
         ("<base href='/up/'><a href='o'>o</a>", "[o](https://example.com/up/o)"),
         ("<img src='i.png' alt='seen'>", "![seen](https://example.com/docs/i.png)"),
         ("caf&eacute; &lt;b&gt; &#x41;", "café \\<b> A"),
@@ -127,4 +131,28 @@ fn any_page_is_plain_text_in_one_pass() {
     }
     let deep = format!("{}x{}", "<div>".repeat(100_000), "</div>".repeat(100_000));
     assert_eq!(plain(&deep).text, "x");
+}
+
+#[test]
+fn few_attributes_are_kept() {
+    for (html, expected) in [
+        ("<p a b=1 c='>' d=\">\" e = x/>t", None),
+        ("<p/a/b>t<!-- <p", None),
+        ("a < b <", None),
+        ("<p N x=1>t<b>u", Some("<p N>t<b>u")),
+        ("<p N x='>' y>t<p N z>u", Some("<p N>t<p N>u")),
+        ("<p N é='>", Some("<p N")),
+        ("é<p N x", Some("é<p N")),
+    ] {
+        let many = (0..MAX_ATTRIBUTES).map(|n| format!("a{n}")).collect::<Vec<_>>().join(" ");
+        let written = html.replace('N', &many);
+        let kept = with_few_attributes(&written);
+        let expected = expected.map_or(written.clone(), |expected| expected.replace('N', &many));
+        assert!(kept.replace(' ', "") == expected.replace(' ', ""), "{html}");
+    }
+    let hostile = format!("<p>top<p {}>bottom", "a=1 ".repeat(1_000_000));
+    let begun = std::time::Instant::now();
+    assert!(shown(&hostile).contains("bottom"));
+    assert!(plain(&hostile).text.contains("bottom"));
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
 }
