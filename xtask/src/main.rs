@@ -297,24 +297,15 @@ fn nightly(args: &[String]) -> Result<()> {
         let mut deny = Command::new(bench::cargo_deny(&root())?);
         run("`cargo deny`", deny.args(["check", "licenses", "sources", "bans"]))?;
     }
-    if runs("bombs") {
-        let file = results.join(format!("bombs-{date}.txt"));
-        let mut bombs = Command::new("tests/e2e/run");
-        bombs.arg("bombs").env("SINEW_BOMB_ROUNDS", NIGHTLY_BOMBS);
-        bombs.stdout(std::fs::File::create(&file)?);
-        let done = run("the suite `bombs`", &mut bombs);
-        println!("{}", file.display());
-        done?;
-    }
-    // It installs Debian packages, so it must be named.
-    if parts.contains(&"protected") {
-        let file = results.join(format!("protected-{date}.txt"));
-        let mut protected = Command::new("tests/e2e/run");
-        protected.arg("protected").env("SINEW_PROTECTED_ALL", "1");
-        protected.stdout(std::fs::File::create(&file)?);
-        let done = run("the suite `protected`", &mut protected);
-        println!("{}", file.display());
-        done?;
+    for (suite, variable, value, is_always) in NIGHTLY_SUITES {
+        if parts.contains(&suite) || (is_always && parts.is_empty()) {
+            let file = results.join(format!("{suite}-{date}.txt"));
+            let mut command = Command::new("tests/e2e/run");
+            command.arg(suite).env(variable, value).stdout(std::fs::File::create(&file)?);
+            let done = run(&format!("the suite `{suite}`"), &mut command);
+            println!("{}", file.display());
+            done?;
+        }
     }
     if runs("bench") {
         let file = results.join(format!("bench-{date}.json"));
@@ -336,9 +327,16 @@ fn run(name: &str, command: &mut Command) -> Result<()> {
 }
 
 /// What `nightly` runs, in this order.
-const NIGHTLY_PARTS: [&str; 5] = ["tests", "deny", "bombs", "protected", "bench"];
-/// How often the suite of fork bombs runs each case at night.
-const NIGHTLY_BOMBS: &str = "3";
+const NIGHTLY_PARTS: [&str; 7] =
+    ["tests", "deny", "bombs", "protected", "pages", "servers", "bench"];
+/// The suites of the night, and the variable that makes them whole. Of the bombs it says how often each case runs. The
+/// others install or download packages, so they must be named.
+const NIGHTLY_SUITES: [(&str, &str, &str, bool); 4] = [
+    ("bombs", "SINEW_BOMB_ROUNDS", "3", true),
+    ("protected", "SINEW_PROTECTED_ALL", "1", false),
+    ("pages", "SINEW_PAGES", "1", false),
+    ("servers", "SINEW_SERVERS", "1", false),
+];
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.
 const NIGHTLY_ROUNDS: &str = "10";
 
