@@ -427,7 +427,7 @@ const PAGE: &str = "\
 # Protected names
 
 This page is made from the lists in `crates/policy/src/protected/table.rs`. The end-to-end suite `protected` tries each
-name: commands cannot change it, and the program named here acts on it, or one that stands in for it (podman and
+name: commands cannot change it, and the program named here acts on it, or one in its place (podman and
 buildah for Docker, Prettier for editors). It lists the programs that it cannot install; what is said of those comes from their documentation.
 
 A change of one of these always asks ([SECURITY.md](../SECURITY.md)). A `/` at the end means the directory and
