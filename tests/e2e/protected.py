@@ -32,7 +32,7 @@ WORDS = "E2E-PLANTED-WORDS"
 PATIENCE = 60
 # Read before the suite names its own home.
 IN_FULL = bool(os.environ.get("SINEW_PROTECTED_ALL"))
-DEBIAN = ["direnv", "zsh", "fish", "tcsh", "ksh", "vim", "neovim", "emacs-nox", "openssh-client", "r-base-core", "dex", "rake",
+DEBIAN = ["direnv", "ripgrep", "zsh", "fish", "tcsh", "ksh", "vim", "neovim", "emacs-nox", "openssh-client", "r-base-core", "dex", "rake",
           "cmake", "default-jre-headless", "maven", "gdb", "gradle", "bazel-bootstrap",
           "exfat-fuse", "exfatprogs", "systemd", "bash-static", "buildah", "podman", "crun", "netavark"]
 # Unpacked beside the system: this release may lack them or be too old, and a display manager takes over the screen.
