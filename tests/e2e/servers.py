@@ -58,6 +58,7 @@ def httpbin(tools):
 
 
 NGINX = """
+user root;
 daemon off;
 worker_processes 1;
 pid ROOT/nginx.pid;
