@@ -365,6 +365,8 @@ CONTROLS = {
     "venv/bin/": Control("sh", ". venv/bin/activate", file="activate"),
     "node_modules/.bin/": Control("npx", "npx --offline planted", SCRIPT, "planted", beside={"package.json": TRUE_JSON}),
 }
+# Directories whose planted file has a protected name of its own.
+SHARED = {".agents/", ".config/sinew/"}
 # Names of programs that cannot be had here.
 WITHOUT = {
     ".vscode/": "Visual Studio Code", ".idea/": "IntelliJ IDEA", ".zed/": "Zed", "*.code-workspace": "Visual Studio Code",
@@ -713,6 +715,17 @@ def body(directory):
             judged = [(row, was) for row, was in zip(executed, before) if row.name != ".gitmodules"]
             changed = [row.name for row, was in judged if content(row.target) != was]
             equal(changed, [], "the changed names")
+        with check(f"{level}: it makes nothing in the directories whose file another name protects too"):
+            made = [row.root / row.name / "other" for row in executed if row.name in SHARED]
+            equal(len(made), len(SHARED), "the rows")
+            script = checks.write(directory / "cases/other.sh", "".join(
+                f"mkdir -p '{one.parent}'; echo other >'{one}'\n" for one in made))
+            checks.call(directory / "cases", "Bash", {"command": f"sh {script.name}"}, "--set", f'run.sandbox="{level}"')
+            equal([str(one) for one in made if one.exists()], [], "what a command made")
+            subprocess.run(["sh", script], check=True)
+            equal([str(one) for one in made if not one.exists()], [], "what a plain shell could not make")
+            for one in made:
+                one.unlink()
         with check(f"{level}: it changes names that act elsewhere, and the reply names them"):
             _, result = try_hidden(elsewhere, level, directory, anew=True)
             equal(result["ok"], True, checks.text(result))
