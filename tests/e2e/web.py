@@ -31,7 +31,7 @@ HERE, SITE, OTHER = "5.6.7.1", "5.6.7.2", "5.6.7.3"
 NAMES = {
     "site.test": [[SITE]], "other.test": [[OTHER]], "inside.test": [["127.0.0.1"]], "both.test": [[SITE, "127.0.0.1"]],
     "rebinds.test": [[SITE], ["127.0.0.1"]], "mapped.test": [["::ffff:127.0.0.1"]], "metadata.test": [["169.254.169.254"]],
-    "host.test": [[HERE]], **{name: [[SITE]] for name in providers.HOSTS},
+    "host.test": [[HERE]], "third.test": [[SITE]], **{name: [[SITE]] for name in providers.HOSTS},
 }
 PAGE = b"""<!DOCTYPE html><html><head><title>A page</title><script>SCRIPT</script></head><body>
 <nav><a href="/menu">Menu</a></nav><h1>Heading</h1><p>Some <b>bold</b> words and <a href="next.html">a link</a>.</p>
@@ -48,7 +48,7 @@ class Site(http.server.BaseHTTPRequestHandler):
         moved = {
             "/to-canary": f"http://127.0.0.1:{canary}/", "/to-inside": f"http://inside.test:{canary}/",
             "/to-host": f"http://{HERE}:{canary}/", "/to-other": "http://other.test/page", "/to-page": "/page",
-            "/to-file": "file:///etc/passwd",
+            "/to-file": "file:///etc/passwd", "/to-two": "http://other.test/to-third", "/to-third": "http://third.test/page",
         }
         headers, body = {"content-type": "text/html; charset=utf-8"}, PAGE
         if self.path in moved:
@@ -338,6 +338,11 @@ def rules(root):
         equal(said(one, "http://other.test/page")[0], False)
     allow = checks.write(root.parent / "allow.toml", "[[rules]]\nverdict = 'allow'\nhosts = ['*.test:80']\n")
     deny = checks.write(root.parent / "deny.toml", "[[rules]]\nverdict = 'deny'\nhosts = ['other.test']\n")
+    with check("the first page may redirect to one host after the other"), server() as one:
+        one.shake()
+        is_error, text = said(one, "http://site.test/to-two")
+        equal(is_error, False, text)
+        equal(said(one, "http://other.test/page")[0], True)
     with check("a rule allows hosts beforehand"), server("--config", str(allow)) as one:
         one.shake()
         for url in "http://site.test/page", "http://other.test/page":

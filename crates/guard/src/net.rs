@@ -197,8 +197,9 @@ impl Net for CallNet {
             let judge = |address: &WebAddress, method: &Method| {
                 let unnamed = web.sessions.unnamed_host(&session, address.host());
                 // A refusal shows where the server leads.
-                web.sessions.note_text(&session);
-                rules.judge(address, method, unnamed)
+                rules
+                    .judge(address, method, unnamed)
+                    .inspect_err(|_| web.sessions.note_text(&session))
             };
             let answer = web.fetcher.fetch(address, request, &judge).await?;
             // Where it led was judged, so it is known now as well. A page that only a search named makes its host no
