@@ -7,10 +7,12 @@ canary.
 
 import contextlib
 import gzip
+import http.client
 import http.server
 import ipaddress
 import json
 import os
+import select
 import shutil
 import socket
 import struct
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -67,6 +70,8 @@ class Site(http.server.BaseHTTPRequestHandler):
             headers, body = {"content-type": "application/zip"}, b"PK\x03\x04\0binary"
         elif self.path == "/bomb":
             headers["content-encoding"], body = "gzip", gzip.compress(bytes(200_000_000))
+        elif self.path == "/odd":
+            headers["content-encoding"] = "odd"
         elif self.path == "/slow":
             time.sleep(3)
         elif self.path == "/count":
@@ -152,6 +157,55 @@ class Canary:
 
         self.server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler)
         self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+class ForwardProxy:
+    """A proxy of this host that connects wherever it is asked to, and remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+        proxy = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                proxy.asked.append(self.path)
+                parts = urllib.parse.urlsplit(self.path)
+                connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=10)
+                try:
+                    connection.request("GET", parts.path or "/", headers={"host": parts.netloc})
+                    answer = connection.getresponse()
+                    body = answer.read()
+                except OSError:
+                    self.send_error(502)
+                    return
+                self.send_response(answer.status)
+                for name in "content-type", "location":
+                    if answer.headers[name]:
+                        self.send_header(name, answer.headers[name])
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_CONNECT(self):
+                proxy.asked.append(self.path)
+                name, port = self.path.rsplit(":", 1)
+                with socket.create_connection((name, int(port)), timeout=10) as far:
+                    self.send_response(200)
+                    self.end_headers()
+                    ends = {self.connection: far, far: self.connection}
+                    while True:
+                        for end in select.select(list(ends), [], [])[0]:
+                            data = end.recv(65_536)
+                            if not data:
+                                return
+                            ends[end].sendall(data)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
@@ -353,6 +407,8 @@ def rules(root):
             is_error, text = said(one, url)
             true(is_error, text)
             contains(text, "other.test")
+    with check("an answer for the session counts for redirects as well"):
+        answers_for_session(root)
     with check("a method that may change something asks"), server() as one:
         one.shake()
         is_error, text = said(one, "http://site.test/page", method="POST", body="x")
@@ -373,6 +429,35 @@ def rules(root):
         print(f"     a cached page: {each * 1000:.2f} ms a call")
         true(each < 0.02, f"a call took {each * 1000:.1f} ms")
         contains(said(one, "http://site.test/page")[1], "s ago, from the cache")
+
+
+def answers_for_session(root):
+    """A host that was allowed for the session, and never answered: only the answer lets a redirect lead there."""
+    piped = subprocess.Popen(
+        [checks.binary(), "--root", root, "--approvals", "ask", "pipe"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )
+
+    def said(id, url, answer=None):
+        piped.stdin.write(json.dumps({"type": "call", "id": id, "name": "WebFetch", "arguments": {"url": url}}) + "\n")
+        piped.stdin.flush()
+        while (line := json.loads(piped.stdout.readline()))["type"] != "reply":
+            if line["type"] == "question":
+                piped.stdin.write(json.dumps({"type": "answer", "question": line["question"], **answer}) + "\n")
+                piped.stdin.flush()
+        return line["ok"], checks.text(line)
+
+    with piped:
+        equal(said(1, "http://site.test/page")[0], True)
+        ok, text = said(2, "http://site.test/to-other")
+        true(not ok, text)
+        contains(text, "which asks first")
+        ok, text = said(3, "http://other.test/odd", {"answer": "session"})
+        true(not ok, text)
+        contains(text, "compresses its answer as `odd`")
+        ok, text = said(4, "http://site.test/to-other")
+        true(ok, text)
+        piped.stdin.close()
+        equal(piped.wait(timeout=10), 0)
 
 
 def dialects(root):
@@ -512,6 +597,79 @@ def searching_dialects(root):
         equal([ok, json.loads(text)["error"]], [True, "web search not configured"])
 
 
+def proxies(root, directory, canary):
+    proxy = ForwardProxy()
+    through = "--set", f"tools.web_fetch.proxy={proxy.address}"
+    of_environment = "--set", "tools.web_fetch.proxy=environment"
+
+    def asked():
+        before, proxy.asked = proxy.asked, []
+        return before
+
+    with check("control: the proxy leads a client to the canary"):
+        before = canary.n_hits
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({"http": proxy.address}))
+        equal(opener.open(f"http://inside.test:{canary.port}/", timeout=10).read(), b"canary")
+        equal([canary.n_hits - before, asked()], [1, [f"http://inside.test:{canary.port}/"]])
+    before = canary.n_hits
+    with check("a page is fetched through a proxy"):
+        ok, text = fetch(root, "http://site.test/page", *through)
+        true(ok and "Heading" in text, text)
+        equal(asked(), ["http://site.test/page"])
+    with check("a search goes through a proxy, in a tunnel"), variables(SSL_CERT_FILE=str(directory / "trusted.pem"), **KEYS):
+        ok, text = search(root, "two words", *through, provider="tavily")
+        true(ok, text)
+        equal(asked(), ["api.tavily.com:443"])
+    for url, part in [
+        (f"http://127.0.0.1:{canary.port}/", "is not public: it leads to this host"),
+        (f"http://inside.test:{canary.port}/", "is not public"), (f"http://both.test:{canary.port}/", "is not public"),
+        ("http://metadata.test/", "a cloud provider's metadata service"), ("http://nowhere.test/", "cannot be resolved"),
+    ]:
+        with check(f"a proxy is not asked for {url!r}"):
+            ok, text = fetch(root, url, *through)
+            true(not ok, text)
+            contains(text, part)
+            equal(asked(), [])
+    with check("a redirect inside is refused behind a proxy"):
+        ok, text = fetch(root, "http://site.test/to-inside", *through)
+        true(not ok and "is not public" in text, text)
+        equal(asked(), ["http://site.test/to-inside"])
+    with check("an exception is reached without the proxy"):
+        allowed = "--set", f'tools.web_fetch.allow_hosts=["other.test:80"]'
+        ok, text = fetch(root, "http://other.test/page", *through, *allowed)
+        true(ok, text)
+        equal(asked(), [])
+    with check("variables name the proxy where the configuration says so"), variables(HTTP_PROXY=proxy.address, NO_PROXY="other.test"):
+        for url, options, expected in [
+            ("http://site.test/page", of_environment, ["http://site.test/page"]), ("http://other.test/page", of_environment, []),
+            ("http://site.test/page", (), []),
+        ]:
+            ok, text = fetch(root, url, *options)
+            true(ok, text)
+            equal(asked(), expected, url)
+    with check("a variable that names no proxy is an error"), variables(HTTPS_PROXY="socks5://127.0.0.1:1"):
+        done = subprocess.run([checks.binary(), "--root", root, *of_environment, "call", "List"], capture_output=True, text=True)
+        true(done.returncode, done.stdout)
+        contains(done.stderr, "`HTTPS_PROXY` names no proxy that can be used")
+    alone = *through, "--set", "tools.web_fetch.proxy_resolves=true"
+    with check("a proxy alone resolves names where the configuration says so"):
+        ok, text = fetch(root, "http://nowhere.test/", *alone)
+        contains(text, "502")
+        equal(asked(), ["http://nowhere.test/"])
+    for name in "localhost", "printer", "printer.local", "metadata.google.internal":
+        with check(f"a proxy is not asked for the local name {name}"):
+            ok, text = fetch(root, f"http://{name}:{canary.port}/", *alone)
+            true(not ok, text)
+            contains(text, "a name of a local network")
+            equal(asked(), [])
+    with check("a proxy that is not there is named"):
+        ok, text = fetch(root, "http://site.test/page", "--set", "tools.web_fetch.proxy=http://127.0.0.1:9")
+        true(not ok, text)
+        contains(text, "site.test:80 cannot be reached through the proxy 127.0.0.1:9")
+    with check("the canary was not hit through a proxy"):
+        equal(canary.n_hits - before, 0, "hits of the canary")
+
+
 def body(directory):
     root = directory / "root"
     root.mkdir()
@@ -525,6 +683,7 @@ def body(directory):
         rules(root)
         dialects(root)
         searches(root, directory, canary)
+        proxies(root, directory, canary)
 
 
 if sys.argv[1:2] == ["world"]:

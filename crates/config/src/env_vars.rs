@@ -42,6 +42,8 @@ pub const PATH: &str = "PATH";
 pub const TAVILY_API_KEY: &str = "TAVILY_API_KEY";
 /// The key of Brave for searches.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
+/// The variables that name proxies, and hosts without one; also in lower case.
+const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 const SHELL: &str = "SHELL";
 /// `--require-sandbox`.
 pub const REQUIRE_SANDBOX: &str = "SINEW_REQUIRE_SANDBOX";
@@ -97,6 +99,13 @@ pub fn state_home() -> Option<PathBuf> {
 /// Returns the key of a provider of searches.
 pub fn api_key(name: &str) -> Option<ApiKey> {
     std::env::var(name).ok().filter(|key| !key.trim().is_empty()).map(ApiKey::new)
+}
+
+/// Returns the value of a variable that names proxies, or hosts without one.
+pub fn proxy(name: &str) -> Option<String> {
+    let is_known = PROXIES.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let value = is_known.then(|| std::env::var(name).ok()).flatten();
+    value.filter(|value| !value.trim().is_empty())
 }
 
 /// Returns the user's shell.

@@ -453,7 +453,7 @@ impl Layers {
 }
 
 /// Deny lists, to which every layer appends.
-const ADDED: [&str; 2] = ["tools.fs.deny_paths", DENIED];
+const ADDED: [&str; 3] = ["tools.fs.deny_paths", "tools.urlPolicy.blockedDomains", DENIED];
 
 fn added(old: Option<&Value>, new: Value) -> Value {
     let mut all = old.and_then(Value::as_array).cloned().unwrap_or_default();

@@ -13,6 +13,7 @@ mod files;
 mod grants;
 mod hook_files;
 pub mod hooks;
+mod hosts;
 pub mod import;
 pub mod jsonc;
 mod layers;
@@ -23,6 +24,7 @@ pub mod rules;
 mod serve;
 mod settings;
 pub mod trust;
+mod url_policy;
 mod web;
 
 pub use files::{may_have_settings, read as read_text};
@@ -33,7 +35,7 @@ pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, ExecOptions, FilesOptions,
     FsOptions, HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions,
     ManagedOptions, McpOptions, MetricsOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
-    TraceOptions, WebSearchOptions,
+    TraceOptions, UrlPolicyOptions, WebSearchOptions,
 };
 pub use reference::keys;
 pub use reference::reference;
@@ -41,6 +43,7 @@ pub use serve::serves;
 pub use settings::{
     LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings, WebhookSettings,
 };
+pub use web::with_environment;
 
 /// An invalid configuration: the place, and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -441,6 +441,10 @@ pub struct ManagedOptions {
     /// Directories at or beneath which every root lies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<PathBuf>>,
+    /// The only hosts that fetches and searches may reach, as in rules: `docs.rs`, `*.example.com`,
+    /// `wiki.example:8443`. An empty list allows none. Commands are limited by `network`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
     /// Whether calls may go unrecorded; `true` keeps the ledger on, and what `[ledger]` says at least as
     /// strict as in the system's file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -463,6 +467,9 @@ pub struct ToolsOptions {
     /// `[tools.commandPolicy]`.
     #[serde(rename = "commandPolicy", skip_serializing_if = "Option::is_none")]
     pub command_policy: Option<CommandPolicyOptions>,
+    /// `[tools.urlPolicy]`.
+    #[serde(rename = "urlPolicy", skip_serializing_if = "Option::is_none")]
+    pub url_policy: Option<UrlPolicyOptions>,
     /// `[tools.exec]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecOptions>,
@@ -482,6 +489,14 @@ pub struct WebFetchOptions {
     /// `wiki.example:443`. Rules still judge them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_hosts: Option<Vec<String>>,
+    /// The proxy through which public hosts are reached, by fetches and by searches: its address, such as
+    /// `http://proxy.example:3128`, or `environment` for what `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`
+    /// say. Default: none; the environment alone sets no proxy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
+    /// Whether the proxy alone resolves names, which are then not judged by their addresses. Default: `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy_resolves: Option<bool>,
     /// How long a page may take in all, in seconds, from 1 to 600.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
@@ -516,6 +531,26 @@ pub struct WebSearchOptions {
     /// How long a search may take in all, in seconds, from 1 to 600.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
+}
+
+/// `[tools.urlPolicy]`: which hosts are fetched in the dialect clawft, under the names of its configuration. Other
+/// dialects do not read it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UrlPolicyOptions {
+    /// Whether addresses are checked. They always are: `false` is read, with a warning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Whether hosts that are not public may be fetched. `true` is read, with a warning: they are allowed one by one.
+    #[serde(rename = "allowPrivate", skip_serializing_if = "Option::is_none")]
+    pub allow_private: Option<bool>,
+    /// Hosts that need not be public, such as `wiki.example`, on the ports 80 and 443; other ports are those of
+    /// `tools.web_fetch.allow_hosts`. Rules still judge them.
+    #[serde(rename = "allowedDomains", skip_serializing_if = "Option::is_none")]
+    pub allowed_domains: Option<Vec<String>>,
+    /// Hosts that are denied, with all names beneath them.
+    #[serde(rename = "blockedDomains", skip_serializing_if = "Option::is_none")]
+    pub blocked_domains: Option<Vec<String>>,
 }
 
 /// `[tools.exec]`: how commands run in the dialect clawft, under the names of its configuration. Other dialects do

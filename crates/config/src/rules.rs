@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use sinew_guard::{
-    CommandPattern, Condition, HostPattern, Layer, Object, Paths, Profile, Rule, RuleOrigin,
-    lies_outside,
+    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside,
 };
 use sinew_tool::{Effects, Verdict, name_matches, shown, tool_matches};
 
 use super::options::{ConditionOptions, RuleOptions};
-use super::{ConfigError, Layered, Options, ToolList, files, lines};
+use super::{ConfigError, Layered, Options, ToolList, files, hosts, lines, url_policy};
 
 /// Validates rules; the error names the key of the first invalid one.
 pub fn read(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigError> {
@@ -94,9 +93,10 @@ fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigE
                 ConfigError(format!("`{key}.command` cannot be used: {why}: `{pattern}`"))
             })?)
         }
-        (None, None, Some(hosts)) => Object::Hosts(
-            hosts.iter().map(|host| host_pattern(key, host)).collect::<Result<_, _>>()?,
-        ),
+        (None, None, Some(hosts)) => {
+            let written: Vec<&str> = hosts.iter().map(String::as_str).collect();
+            Object::Hosts(hosts::parse(&format!("{key}.hosts"), &written)?)
+        }
         _ => {
             return Err(ConfigError(format!(
                 "`{key}` has more than one of `paths`, `command` and `hosts`; write a rule for each"
@@ -108,15 +108,6 @@ fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigE
         effects: mask,
         agents: agents.clone().unwrap_or_default(),
         object,
-    })
-}
-
-fn host_pattern(key: &str, written: &str) -> Result<HostPattern, ConfigError> {
-    HostPattern::parse(written).map_err(|why| {
-        ConfigError(format!(
-            "`{key}.hosts` must hold hosts such as `example.com`, `*.example.com` or `example.com:443`, not `{}`: {why}",
-            written.escape_debug()
-        ))
     })
 }
 
@@ -137,6 +128,31 @@ pub(super) fn of_layers(layered: &Layered) -> Result<Vec<Rule>, ConfigError> {
         }
     });
     rules.extend(lists);
+    rules.extend(of_hosts(layered)?);
+    Ok(rules)
+}
+
+/// Returns the rules on hosts that settings of their own name.
+fn of_hosts(layered: &Layered) -> Result<Vec<Rule>, ConfigError> {
+    let mut rules = Vec::new();
+    let managed = layered.options.managed.as_ref().and_then(|managed| managed.hosts.as_ref());
+    if let Some(hosts) = managed {
+        let written: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let hosts = hosts::parse(hosts::MANAGED, &written)?;
+        rules.push(Rule::only_hosts(
+            hosts::MANAGED,
+            hosts,
+            layered.origin(hosts::MANAGED).of_rule(),
+        ));
+    }
+    let blocked = url_policy::blocked(&layered.options)?;
+    if !blocked.is_empty() {
+        rules.push(Rule::denying_hosts(
+            url_policy::BLOCKED,
+            blocked,
+            layered.origin(url_policy::BLOCKED).of_rule(),
+        ));
+    }
     Ok(rules)
 }
 
@@ -169,6 +185,16 @@ impl Layered {
                     other.verdict
                 ));
             }
+        }
+    }
+}
+
+impl Layered {
+    /// Adds a warning for each key that would switch checks of addresses off, which nothing does.
+    pub fn warn_of_url_policy(&mut self) {
+        for key in url_policy::loosening(&self.options) {
+            let warning = format!("{}: {}", self.origin(key), url_policy::warning(key));
+            self.warnings.push(warning);
         }
     }
 }

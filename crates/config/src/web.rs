@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use sinew_guard::{HostPattern, WebSettings};
+use sinew_guard::{HostPattern, Proxies, ProxyAddress, WebSettings};
 use sinew_tool::{SearchProvider, SearchSettings};
 
 use super::options::{WebFetchOptions, WebSearchOptions};
-use super::{ConfigError, Options};
+use super::{ConfigError, Options, env_vars, url_policy};
 
 /// The longest time of a page, in seconds.
 const MAX_TIMEOUT_S: u64 = 600;
 /// The longest time of an answer in the cache, in seconds: a day.
 const MAX_CACHE_S: u64 = 86_400;
+/// The word for the proxies that variables name.
+const ENVIRONMENT: &str = "environment";
 /// The most redirects.
 const MAX_REDIRECTS: u64 = 50;
 
@@ -20,7 +22,9 @@ pub(super) fn settings(options: &Options) -> Result<WebSettings, ConfigError> {
     let written = options.tools.as_ref().and_then(|tools| tools.web_fetch.clone());
     let written: WebFetchOptions = written.unwrap_or_default();
     let allow_hosts = written.allow_hosts.unwrap_or_default();
-    let allow_hosts = allow_hosts.iter().map(|host| exception(host)).collect::<Result<_, _>>()?;
+    let allow_hosts = allow_hosts.iter().map(|host| exception(host));
+    let mut allow_hosts = allow_hosts.collect::<Result<Vec<_>, _>>()?;
+    allow_hosts.extend(url_policy::exceptions(options)?);
     let within = |name, value: Option<u64>, default, from, to| match value.unwrap_or(default) {
         value if (from..=to).contains(&value) => Ok(value),
         value => Err(ConfigError(format!(
@@ -33,6 +37,7 @@ pub(super) fn settings(options: &Options) -> Result<WebSettings, ConfigError> {
     let max_redirects = within("max_redirects", written.max_redirects, 10, 0, MAX_REDIRECTS)?;
     Ok(WebSettings {
         allow_hosts,
+        proxies: proxies(written.proxy.as_deref(), written.proxy_resolves)?,
         max_redirects: usize::try_from(max_redirects).unwrap_or_default(),
         timeout: Duration::from_secs(timeout),
         idle_timeout: Duration::from_secs(idle_timeout),
@@ -40,6 +45,32 @@ pub(super) fn settings(options: &Options) -> Result<WebSettings, ConfigError> {
         helper: None,
         search: search(options)?,
     })
+}
+
+/// Returns the proxies of an address. Those of the environment are read where it is.
+fn proxies(written: Option<&str>, resolve: Option<bool>) -> Result<Proxies, ConfigError> {
+    let wrong = |why: &str| {
+        ConfigError(format!(
+            "`tools.web_fetch.proxy` must be `{ENVIRONMENT}` or an address such as `http://proxy.example:3128`: {why}"
+        ))
+    };
+    let address = written.filter(|written| !matches!(*written, "" | ENVIRONMENT));
+    let address = address.map(ProxyAddress::parse).transpose().map_err(|why| wrong(&why))?;
+    if address.as_ref().is_some_and(ProxyAddress::has_credentials) {
+        return Err(wrong("a name and a password belong into the variable `HTTPS_PROXY`"));
+    }
+    let resolve = resolve.unwrap_or(false);
+    Ok(Proxies { http: address.clone(), https: address, resolve, ..Proxies::default() })
+}
+
+/// Returns the proxies that count, with those of the environment where the configuration names it.
+pub fn with_environment(options: &Options, written: &Proxies) -> Result<Proxies, ConfigError> {
+    let fetch = options.tools.as_ref().and_then(|tools| tools.web_fetch.as_ref());
+    if fetch.and_then(|fetch| fetch.proxy.as_deref()) != Some(ENVIRONMENT) {
+        return Ok(written.clone());
+    }
+    let of_variables = Proxies::from_variables(env_vars::proxy).map_err(ConfigError)?;
+    Ok(Proxies { resolve: written.resolve, ..of_variables })
 }
 
 /// Returns who answers searches.

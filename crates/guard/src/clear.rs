@@ -517,9 +517,11 @@ impl Judged {
         covered.then_some(rules)
     }
 
-    /// Allows the call if only a built-in rule asks and granted rules cover it.
+    /// Allows the call if only a built-in rule asks and granted rules cover it. They also count where it is redirected.
     #[must_use]
     pub fn granted(mut self, granted: &[Rule]) -> Self {
+        #[cfg(feature = "web")]
+        self.hosts.grant(granted);
         if let Some(why) = self.covered_by(granted) {
             let why = why.into();
             self.ruling = Ruling { verdict: Verdict::Allow, rule: "grant", why, origin: None };

@@ -29,6 +29,7 @@ use sinew_policy::globs::RuleError;
 use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{Case, Rules, judge};
 use sinew_policy::named;
+use sinew_policy::proxies::Proxies;
 use sinew_policy::rule::{Beneath, Judge};
 use sinew_policy::rules::{self, PathGlobs, PathRules};
 use sinew_records::checkpoints::Checkpoints;
@@ -68,6 +69,8 @@ pub struct GuardSettings {
 pub struct WebSettings {
     /// Hosts that need not be public, each with its port.
     pub allow_hosts: Vec<HostPattern>,
+    /// The proxies through which public hosts are reached.
+    pub proxies: Proxies,
     /// The most redirects that are followed.
     pub max_redirects: usize,
     /// How long a page may take in all.

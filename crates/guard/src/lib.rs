@@ -45,6 +45,7 @@ pub use sinew_policy::globs::{RuleError, lies_outside};
 pub use sinew_policy::hosts::HostPattern;
 pub use sinew_policy::judge::{Case, Profile, Rules, judge};
 pub use sinew_policy::protected::can_be_granted;
+pub use sinew_policy::proxies::{Proxies, ProxyAddress};
 pub use sinew_policy::rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
 pub use sinew_records::checkpoints::{
     self, CheckpointError, CheckpointId, CheckpointSettings, Checkpoints,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sinew_fs::store::Store;
 use sinew_policy::judge::{Case, Rules, judge};
+use sinew_policy::rule::{Rule, covering};
 use sinew_tool::{
     BoxFuture, Caller, Effects, Facts, Host, Kind, Net, NoNet, PageForm, ReadPage, Ruling,
     SearchAnswer, SearchClaim, SearchQuery, SearchTarget, Slot, Targets, ToolError, UrlClaim,
@@ -28,6 +29,7 @@ impl Web {
     pub(crate) fn new(settings: WebSettings) -> Self {
         let WebSettings {
             allow_hosts,
+            proxies,
             max_redirects,
             timeout,
             idle_timeout,
@@ -37,6 +39,7 @@ impl Web {
         } = settings;
         let fetching = FetchSettings {
             allowed: allow_hosts,
+            proxies: proxies.clone(),
             max_redirects,
             timeout,
             idle_timeout,
@@ -44,7 +47,7 @@ impl Web {
             helper: helper.map(|helper| helper.path().to_owned()),
             ..FetchSettings::default()
         };
-        let searcher = Searcher::new(search, Arc::clone(&fetching.resolver));
+        let searcher = Searcher::new(search, Arc::clone(&fetching.resolver), proxies);
         Self { fetcher: Fetcher::new(fetching), searcher, sessions: WebSessions::default() }
     }
 }
@@ -86,6 +89,13 @@ impl HostRules {
         Self((!targets.hosts.is_empty()).then(|| CallRules::new(case, rules)))
     }
 
+    /// Adds rules that were granted for the session.
+    pub(crate) fn grant(&mut self, granted: &[Rule]) {
+        if let Some(rules) = &mut self.0 {
+            rules.granted = granted.to_vec();
+        }
+    }
+
     /// Returns the network of the cleared call, which keeps downloads in `store` under the number of the call.
     pub(crate) fn net(
         self,
@@ -114,6 +124,8 @@ struct CallRules {
     facts: Facts,
     effects: Effects,
     agent: Option<String>,
+    /// Rules that were granted for the session.
+    granted: Vec<Rule>,
 }
 
 impl CallRules {
@@ -125,6 +137,7 @@ impl CallRules {
             facts: *case.facts,
             effects: case.effects,
             agent: case.agent.map(str::to_owned),
+            granted: Vec::new(),
         }
     }
 
@@ -138,7 +151,17 @@ impl CallRules {
             agent: self.agent.as_deref(),
         };
         let hosts = vec![host.clone()];
-        judge(&case, &Targets { hosts, unnamed_host, ..Targets::default() }, &self.rules)
+        let targets = Targets { hosts, unnamed_host, ..Targets::default() };
+        let ruling = judge(&case, &targets, &self.rules);
+        // As for a call, a grant settles what only a built-in rule asks.
+        let asks = ruling.verdict == Verdict::Ask && ruling.origin.is_none();
+        match covering(self.granted.iter(), &case, &targets) {
+            Some(rule) if asks => {
+                let why = format!("`{rule}` was granted for this session").into();
+                Ruling { verdict: Verdict::Allow, rule: "grant", why, origin: None }
+            }
+            _ => ruling,
+        }
     }
 
     /// Judges an address where the call is redirected, and the method that is sent there: a redirect can turn what

@@ -46,6 +46,11 @@ impl HostPattern {
         Ok(Self { names, port })
     }
 
+    /// Returns the pattern that means every host.
+    pub fn all() -> Self {
+        Self { names: HostNames::All, port: None }
+    }
+
     /// Returns the pattern that means exactly this host.
     pub fn of(host: &Host) -> Self {
         Self { names: HostNames::One(host.name().to_owned()), port: host.port() }

@@ -14,5 +14,6 @@ pub mod hosts;
 pub mod judge;
 pub mod named;
 pub mod protected;
+pub mod proxies;
 pub mod rule;
 pub mod rules;

@@ -243,6 +243,26 @@ impl Rule {
         }
     }
 
+    /// Returns a rule of a setting that denies hosts.
+    pub fn denying_hosts(
+        setting: &'static str,
+        hosts: Vec<HostPattern>,
+        origin: RuleOrigin,
+    ) -> Self {
+        let when = Condition { object: Object::Hosts(hosts), ..Condition::default() };
+        Self { name: setting, ..Self::new(Verdict::Deny, when, origin) }
+    }
+
+    /// Returns a rule of a setting that denies all other hosts.
+    pub fn only_hosts(setting: &'static str, hosts: Vec<HostPattern>, origin: RuleOrigin) -> Self {
+        let but = Condition { object: Object::Hosts(hosts), ..Condition::default() };
+        Self {
+            unless: vec![but],
+            why: String::from("only these hosts may be reached"),
+            ..Self::denying_hosts(setting, vec![HostPattern::all()], origin)
+        }
+    }
+
     /// Widens tool names to every vocabulary: `mean` gets them, and whether equivalent tools match too. The
     /// rule is still displayed as written.
     #[must_use]

@@ -67,17 +67,13 @@ impl Grants {
         })
     }
 
-    /// Returns a call with its ruling after the session's grants.
-    pub(crate) fn applied(&self, session: &str, call: Judged, digest: &Digest) -> Judged {
+    /// Returns a call with its ruling after the session's grants; `digest` is that of a call that asks.
+    pub(crate) fn applied(&self, session: &str, call: Judged, digest: Option<&Digest>) -> Judged {
         let all = self.locked();
-        match all.get(session) {
-            None => call,
-            Some(kept) if kept.calls.is_empty() => call.granted(&kept.rules),
-            Some(kept) => {
-                let is_kept = call.can_be_granted() && kept.calls.contains(digest);
-                if is_kept { call.granted_as_it_is() } else { call.granted(&kept.rules) }
-            }
-        }
+        let Some(kept) = all.get(session) else { return call };
+        let call = call.granted(&kept.rules);
+        let is_kept = digest.is_some_and(|digest| kept.calls.contains(digest));
+        if is_kept { call.granted_as_it_is() } else { call }
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<String, OfSession>> {

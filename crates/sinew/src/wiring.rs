@@ -114,7 +114,9 @@ pub(crate) fn wire(
         brave_key: env_vars::api_key(env_vars::BRAVE_API_KEY),
         ..settings.web.search.clone()
     };
-    builder = builder.web(WebSettings { helper, search, ..settings.web.clone() });
+    let web = settings.web.clone();
+    let proxies = config::with_environment(&loaded.layered.options, &web.proxies)?;
+    builder = builder.web(WebSettings { helper, search, proxies, ..web });
     let checkpoints = checkpoints(loaded);
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));

@@ -621,6 +621,8 @@ const WRITE_ASKING: &[&str] = &[
 ];
 const JSON: &[&str] = &["call", "--json", "List"];
 const FETCH: &[&str] = &["call", "WebFetch", r#"{"url":"http://127.0.0.1:9/"}"#];
+const FETCH_CLAWFT: &[&str] =
+    &["--dialect", "clawft", "call", "web_fetch", r#"{"url":"https://127.0.0.1/"}"#];
 /// A search that stays on this machine.
 const SEARCH: &[&str] = &[
     "--set",
@@ -792,7 +794,50 @@ const KEYS: &[Row] = &[
         "",
         Seen::Shows("cannot be reached", "is not public"),
     ),
+    (
+        "tools.urlPolicy.allowedDomains",
+        r#"["127.0.0.1"]"#,
+        FETCH_CLAWFT,
+        "",
+        Seen::Shows("cannot be reached", "is not public"),
+    ),
+    (
+        "tools.urlPolicy.blockedDomains",
+        r#"["127.0.0.1"]"#,
+        FETCH_CLAWFT,
+        "",
+        Seen::Shows("denied by the rule `tools.urlPolicy.blockedDomains`", "is not public"),
+    ),
+    // They change nothing, and say so.
+    (
+        "tools.urlPolicy.enabled",
+        "false",
+        SHOW,
+        "",
+        Seen::Resolved("tools.urlPolicy.enabled = false"),
+    ),
+    (
+        "tools.urlPolicy.allowPrivate",
+        "true",
+        SHOW,
+        "",
+        Seen::Resolved("tools.urlPolicy.allowPrivate = true"),
+    ),
     // What they do is tried where servers are.
+    (
+        "tools.web_fetch.proxy",
+        "http://127.0.0.1:9",
+        SHOW,
+        "",
+        Seen::Resolved("tools.web_fetch.proxy = \"http://127.0.0.1:9\""),
+    ),
+    (
+        "tools.web_fetch.proxy_resolves",
+        "true",
+        SHOW,
+        "",
+        Seen::Resolved("tools.web_fetch.proxy_resolves = true"),
+    ),
     ("tools.web_fetch.timeout_s", "7", SHOW, "", Seen::Resolved("tools.web_fetch.timeout_s = 7")),
     (
         "tools.web_fetch.idle_timeout_s",

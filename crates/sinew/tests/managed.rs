@@ -98,6 +98,7 @@ const SERVED: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
 "#;
 
 const WRITE: &[&str] = &["call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
+const FETCH: &[&str] = &["call", "WebFetch", r#"{"url": "http://127.0.0.1:9/"}"#];
 const SHOW: &[&str] = &["config", "show"];
 
 /// A floor, the person's own file, more arguments, what runs, and what it says with the floor and not without.
@@ -179,6 +180,27 @@ const FLOORS: &[Row<'_>] = &[
         &["--set", "managed.roots=[\"/\"]"],
         SHOW,
         "lies outside of `managed.roots`",
+    ),
+    (
+        "hosts = [\"docs.rs\", \"*.example.com:443\"]",
+        "[[rules]]\nverdict = \"allow\"\nhosts = [\"*\"]",
+        &["--approvals", "allow", "--profile", "full"],
+        FETCH,
+        "denied by the rule `managed.hosts`",
+    ),
+    (
+        "hosts = [\"127.0.0.1:9\"]",
+        "",
+        &["--set", "tools.web_fetch.allow_hosts=[\"127.0.0.1:8\",\"127.0.0.1:9\"]"],
+        &["call", "WebFetch", r#"{"url": "http://127.0.0.1:8/"}"#],
+        "denied by the rule `managed.hosts`",
+    ),
+    (
+        "hosts = []",
+        "",
+        &["--set", "managed.hosts=[\"*\"]"],
+        FETCH,
+        "denied by the rule `managed.hosts`",
     ),
     ("ledger = true", "[ledger]\nmode = \"off\"", &[], SHOW, "ledger.mode = \"sqlite\" "),
     ("ledger = true", "", &["--set", "ledger.mode=off"], SHOW, "ledger.mode = \"sqlite\" "),
@@ -297,6 +319,10 @@ fn a_floor_that_cannot_be_meant_is_refused() {
         (
             "profile = \"workspce\"",
             "2: `managed.profile` must be one of full, sandboxed, workspace, read-only, not \"workspce\"",
+        ),
+        (
+            "hosts = [\"a b\"]",
+            "2: `managed.hosts` must hold hosts such as `example.com`, `*.example.com` or `example.com:443`, not `a b`",
         ),
         (
             "require_sandbox = \"\"",

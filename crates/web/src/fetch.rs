@@ -11,8 +11,9 @@ use std::time::Duration;
 
 pub use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, Response};
+use reqwest::{Client, ClientBuilder, Proxy, Response};
 use sinew_policy::hosts::HostPattern;
+use sinew_policy::proxies::{self, Proxies, ProxyAddress};
 use sinew_tool::visible::is_shown;
 use sinew_tool::{Host, Kind, PageForm, ReadPage, ToolError, WebRequest, WebResponse};
 use tokio::sync::Semaphore;
@@ -62,6 +63,8 @@ pub type Judge<'a> = dyn Fn(&WebAddress, &Method) -> Result<(), ToolError> + Sen
 pub struct FetchSettings {
     /// Hosts that need not be public, each with its port.
     pub allowed: Vec<HostPattern>,
+    /// The proxies through which public hosts are reached.
+    pub proxies: Proxies,
     /// What resolves names.
     pub resolver: Arc<dyn Resolve>,
     /// The most redirects that are followed.
@@ -80,6 +83,7 @@ impl Default for FetchSettings {
     fn default() -> Self {
         Self {
             allowed: Vec::new(),
+            proxies: Proxies::default(),
             resolver: Arc::new(DnsResolver::default()),
             max_redirects: 10,
             timeout: Duration::from_secs(30),
@@ -96,6 +100,7 @@ pub struct Fetcher {
     settings: FetchSettings,
     public: OnceLock<Result<Client, String>>,
     allowed: OnceLock<Result<Client, String>>,
+    proxied: OnceLock<Result<Client, String>>,
     /// Whole answers by address.
     answers: Cache<String, Arc<WebResponse>>,
     /// Pages as they are shown.
@@ -188,6 +193,7 @@ impl Fetcher {
             settings,
             public: OnceLock::new(),
             allowed: OnceLock::new(),
+            proxied: OnceLock::new(),
             answers,
             shown,
             workers,
@@ -299,13 +305,18 @@ impl Fetcher {
     async fn send(&self, step: &Step) -> Result<Response, ToolError> {
         let host = &step.address.host;
         let is_allowed = self.settings.allowed.iter().any(|pattern| pattern.means(host, false));
+        let proxy = self.settings.proxies.of(step.address.url.scheme(), host);
+        let proxy = proxy.filter(|_| !is_allowed);
         // A literal address never reaches the resolver.
         if !is_allowed && let Ok(literal) = host.name().parse() {
             address::judge(&[literal]).map_err(|error| not_public(host, error))?;
+        } else if proxy.is_some() {
+            self.judge_name(host).await?;
         }
-        let client = match is_allowed {
-            true => self.allowed.get_or_init(|| self.client(false)),
-            false => self.public.get_or_init(|| self.client(true)),
+        let client = match (is_allowed, proxy) {
+            (true, _) => self.allowed.get_or_init(|| self.client(false)),
+            (false, None) => self.public.get_or_init(|| self.client(true)),
+            (false, Some(_)) => self.proxied.get_or_init(|| self.proxied_client()),
         };
         let client = client.as_ref().map_err(|why| {
             ToolError::new(Kind::Unavailable, format!("HTTP cannot be used here: {why}"))
@@ -320,14 +331,28 @@ impl Fetcher {
         match timeout(idle, sent.send()).await {
             Ok(Ok(response)) => {
                 // What connected must be what was judged.
-                if let Some(peer) = response.remote_addr().filter(|_| !is_allowed) {
+                let is_judged = !is_allowed && proxy.is_none();
+                if let Some(peer) = response.remote_addr().filter(|_| is_judged) {
                     address::judge(&[peer.ip()]).map_err(|error| not_public(host, error))?;
                 }
                 Ok(response)
             }
-            Ok(Err(error)) => Err(failed(host, error)),
+            Ok(Err(error)) => Err(failed(host, proxy, error)),
             Err(_) => Err(silent(host, idle)),
         }
+    }
+
+    /// Judges what a name means before a proxy is asked for it.
+    async fn judge_name(&self, host: &Host) -> Result<(), ToolError> {
+        if self.settings.proxies.resolve {
+            return match proxies::is_local(host.name()) {
+                true => Err(local(host)),
+                false => Ok(()),
+            };
+        }
+        let resolved = self.settings.resolver.resolve(host.name()).await;
+        let addresses = resolved.map_err(|error| unresolved(host, error))?;
+        address::judge(&addresses).map_err(|error| not_public(host, error))
     }
 
     /// Reads the body of the last response.
@@ -361,7 +386,7 @@ impl Fetcher {
             let chunk = match timeout(idle, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => break,
-                Ok(Err(error)) => return Err(failed(host, error)),
+                Ok(Err(error)) => return Err(failed(host, None, error)),
                 Err(_) => return Err(silent(host, idle)),
             };
             let left = max_bytes - body.len();
@@ -409,6 +434,19 @@ impl Fetcher {
         let n_bytes = page.html.len() + shown.text.len();
         self.shown.put(page, shown.clone(), n_bytes);
         Ok(shown)
+    }
+
+    /// Returns the client of requests through a proxy. It resolves the names of proxies alone, which are the user's.
+    fn proxied_client(&self) -> Result<Client, String> {
+        let resolver = Arc::clone(&self.settings.resolver);
+        let resolver = Arc::new(JudgedResolver { resolver, public_only: false });
+        let Proxies { http, https, .. } = &self.settings.proxies;
+        let http = http.iter().map(|proxy| Proxy::http(proxy.url().clone()));
+        let https = https.iter().map(|proxy| Proxy::https(proxy.url().clone()));
+        let with = |client: ClientBuilder, proxy| Ok(client.proxy(proxy?));
+        let client = http.chain(https).try_fold(http::builder(), with);
+        let client = client.and_then(|client| client.dns_resolver(resolver).build());
+        client.map_err(|error| http::words(&error))
     }
 
     fn client(&self, public_only: bool) -> Result<Client, String> {
@@ -525,16 +563,36 @@ fn not_public(host: &Host, error: NotPublic) -> ToolError {
     .source(error)
 }
 
+fn local(host: &Host) -> ToolError {
+    let message = format!("{host} is not public: it is a name of a local network");
+    ToolError::new(Kind::PolicyDenied, message)
+        .hint(format!("the user can allow `{host}` in `tools.web_fetch.allow_hosts`"))
+}
+
+fn unresolved(host: &Host, error: ResolveError) -> ToolError {
+    let message = format!("{} cannot be resolved: {error}", host.name());
+    ToolError::new(Kind::ExecutionFailed, message).source(error)
+}
+
 /// Returns the error of a request that failed. Addresses are not part of its message.
-fn failed(host: &Host, error: reqwest::Error) -> ToolError {
+fn failed(host: &Host, proxy: Option<&ProxyAddress>, error: reqwest::Error) -> ToolError {
     if let Some(error) = cause::<NotPublic>(&error) {
         return not_public(host, error.clone());
     }
     let error = error.without_url();
-    let message = match cause::<ResolveError>(&error) {
-        Some(resolving) => format!("{} cannot be resolved: {resolving}", host.name()),
-        None if error.is_connect() => format!("{host} cannot be reached: {}", http::words(&error)),
-        None => format!("the answer of {host} cannot be read: {}", http::words(&error)),
+    let resolving = cause::<ResolveError>(&error);
+    let message = match (resolving, proxy) {
+        (Some(resolving), Some(proxy)) => {
+            format!("the proxy {proxy} cannot be resolved: {resolving}")
+        }
+        (Some(resolving), None) => format!("{} cannot be resolved: {resolving}", host.name()),
+        (None, Some(proxy)) if error.is_connect() => {
+            format!("{host} cannot be reached through the proxy {proxy}: {}", http::words(&error))
+        }
+        (None, None) if error.is_connect() => {
+            format!("{host} cannot be reached: {}", http::words(&error))
+        }
+        (None, _) => format!("the answer of {host} cannot be read: {}", http::words(&error)),
     };
     ToolError::new(Kind::ExecutionFailed, message).source(error)
 }

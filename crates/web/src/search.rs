@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sinew_policy::hosts::HostPattern;
+use sinew_policy::proxies::Proxies;
 use sinew_tool::visible::visible_only;
 use sinew_tool::{
     ApiKey, Kind, ProviderChoice, SearchAnswer, SearchClaim, SearchProvider, SearchQuery,
@@ -46,13 +47,14 @@ pub struct Searcher {
 }
 
 impl Searcher {
-    /// Returns a searcher whose connections resolve names by `resolver`.
-    pub fn new(settings: SearchSettings, resolver: Arc<dyn Resolve>) -> Self {
+    /// Returns a searcher whose connections resolve names by `resolver`, and reach providers through `proxies`.
+    pub fn new(settings: SearchSettings, resolver: Arc<dyn Resolve>, proxies: Proxies) -> Self {
         let own = [&settings.searxng, &settings.endpoint].into_iter().flatten();
         let allowed = own.filter_map(|url| WebAddress::parse(url).ok());
         let fetcher = Fetcher::new(FetchSettings {
             allowed: allowed.map(|address| HostPattern::of(address.host())).collect(),
             resolver,
+            proxies,
             // A search has one time limit, for all that it asks.
             timeout: settings.timeout.saturating_mul(2),
             idle_timeout: settings.timeout.saturating_mul(2),

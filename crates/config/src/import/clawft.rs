@@ -4,10 +4,11 @@
 //! A key that sinew does not know becomes a note, not an error: most of that file is about other things than tools.
 
 use serde_json::Value;
-use sinew_guard::HostPattern;
 
 use super::{Imported, is_known, texts};
-use crate::{CommandPolicyOptions, ExecOptions, PolicyOptions, RuleOptions, WebSearchOptions};
+use crate::{
+    CommandPolicyOptions, ExecOptions, PolicyOptions, RuleOptions, WebSearchOptions, url_policy,
+};
 
 /// The known keys of the file, `tools`, its command policy, `tools.exec`, `tools.web_search` and `tools.web.search`.
 const KEYS: [&[&str]; 7] = [
@@ -135,16 +136,13 @@ fn url_policy(policy: &Value, imported: &mut Imported) -> Result<(), String> {
         None => texts(policy, "blocked_domains")?,
         blocked => blocked,
     };
-    let names = blocked.iter().flatten().map(|name| name.trim_start_matches("*."));
-    let is_host = |host: &String| HostPattern::parse(host).is_ok();
     let mut hosts: Vec<String> = Vec::new();
-    for name in names {
-        let before = hosts.len();
-        // No names are beneath an address.
-        hosts.extend([format!("*.{name}"), name.to_owned()].into_iter().filter(is_host));
-        if hosts.len() == before {
+    for name in blocked.iter().flatten() {
+        let patterns = url_policy::patterns(name);
+        if patterns.is_empty() {
             imported.note(format!("`tools.urlPolicy`: `{name}` is no host, and is left out"));
         }
+        hosts.extend(patterns.iter().map(ToString::to_string));
     }
     if !hosts.is_empty() {
         let verdict = String::from("deny");

@@ -10,6 +10,7 @@ use super::super::ConfigError;
 use super::keys::{Floor, KEYS, Key, LEVELS, MODES, PROFILES, Tightens};
 use super::tighten::strength;
 use super::{Layers, MANAGED, Origin, TRUST_ARGUMENTS, words};
+use crate::hosts;
 use crate::lines::RULES;
 
 /// Raises every value to the floor. Returns whether other layers may not allow calls.
@@ -98,6 +99,10 @@ fn check(layers: &Layers) -> Result<(), ConfigError> {
                 known.join(", ")
             )));
         }
+    }
+    if let Some((written, origin)) = managed("hosts") {
+        hosts::parse(hosts::MANAGED, &words(written))
+            .map_err(|error| ConfigError(format!("{origin}: {error}")))?;
     }
     let Some((roots, origin)) = managed("roots") else { return Ok(()) };
     match words(roots).iter().find(|root| !root.starts_with('/')) {

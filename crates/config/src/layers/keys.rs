@@ -125,9 +125,17 @@ pub(super) const KEYS: &[Key] = &[
     key("tools.commandPolicy.mode", Unordered),
     key("tools.commandPolicy.allowlist", Unordered),
     key("tools.commandPolicy.denylist", Unordered),
+    // The original can loosen by these; here they only warn.
+    key("tools.urlPolicy.enabled", ToTrue),
+    key("tools.urlPolicy.allowPrivate", ToFalse),
+    key("tools.urlPolicy.allowedDomains", Unordered),
+    key("tools.urlPolicy.blockedDomains", Added),
     key("tools.exec.timeout", AtMost),
     // Exceptions loosen.
     key("tools.web_fetch.allow_hosts", Unordered),
+    // Who gets the addresses and connects is chosen by the user.
+    key("tools.web_fetch.proxy", Unordered),
+    key("tools.web_fetch.proxy_resolves", ToFalse),
     key("tools.web_fetch.timeout_s", AtMost),
     key("tools.web_fetch.idle_timeout_s", AtMost),
     key("tools.web_fetch.max_redirects", AtMost),
@@ -159,6 +167,7 @@ pub(super) const KEYS: &[Key] = &[
     key("managed.require_sandbox", Unordered),
     key("managed.network", Unordered),
     key("managed.roots", Unordered),
+    key("managed.hosts", Unordered),
     key("managed.ledger", Unordered),
     key("managed.trust", Unordered),
 ];
@@ -190,7 +199,7 @@ mod tests {
 
     #[test]
     fn every_floor_raises_a_key() {
-        let mut floors = BTreeSet::from(["roots"]);
+        let mut floors = BTreeSet::from(["roots", "hosts"]);
         for key in KEYS {
             floors.extend(key.floor.map(|floor| match floor {
                 Floor::AtLeast(name) => {

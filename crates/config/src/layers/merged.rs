@@ -54,6 +54,11 @@ impl Layered {
         self.left_out.iter().filter(|left| left.origin.layer() == Layer::Session)
     }
 
+    /// Returns where a value was set.
+    pub fn origin(&self, key: &str) -> &Origin {
+        self.origins.get(key).map_or(&Origin::Default, |(_, origin)| origin)
+    }
+
     /// Prefixes an error with the origin of the key that it names.
     pub fn located(&self, error: ConfigError) -> ConfigError {
         let named = |key: &&String| error.0.contains(&format!("`{key}"));

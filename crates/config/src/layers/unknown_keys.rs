@@ -27,12 +27,26 @@ impl UnknownKeys {
     }
 }
 
+/// The sections that clawft has too.
+const SECTIONS: [&str; 6] =
+    ["", "tools.", "tools.commandPolicy.", "tools.urlPolicy.", "tools.exec.", "tools.web_search."];
+
+/// The keys that clawft also reads in snake case: the section, the key as its program may have it, and as its page has it.
+const SNAKE_CASE: [(&str, &str, &str); 5] = [
+    ("/tools", "command_policy", "commandPolicy"),
+    ("/tools", "url_policy", "urlPolicy"),
+    ("/tools/urlPolicy", "allow_private", "allowPrivate"),
+    ("/tools/urlPolicy", "allowed_domains", "allowedDomains"),
+    ("/tools/urlPolicy", "blocked_domains", "blockedDomains"),
+];
+
 /// Removes the unknown keys of a tree at its top and in the sections that clawft has too; returns their names.
 pub(super) fn take(tree: &mut Value) -> Vec<String> {
     move_endpoint(tree);
+    rename_snake_case(tree);
     let known = crate::keys();
     let mut taken = Vec::new();
-    for section in ["", "tools.", "tools.commandPolicy.", "tools.exec.", "tools.web_search."] {
+    for section in SECTIONS {
         let names: BTreeSet<&str> = known
             .iter()
             .filter_map(|key| key.strip_prefix(section))
@@ -70,6 +84,20 @@ fn move_endpoint(tree: &mut Value) {
         && search.get("endpoint").and_then(Value::as_str).is_none_or(str::is_empty)
     {
         search.insert(String::from("endpoint"), endpoint);
+    }
+}
+
+/// Renames keys in snake case, unless the other spelling is there too.
+fn rename_snake_case(tree: &mut Value) {
+    for (section, snake, camel) in SNAKE_CASE {
+        let Some(section) = tree.pointer_mut(section).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        if !section.contains_key(camel)
+            && let Some(value) = section.remove(snake)
+        {
+            section.insert(camel.to_owned(), value);
+        }
     }
 }
 
@@ -137,7 +165,13 @@ mod tests {
             let error = warnings(&tree, dialect).expect_err(dialect);
             assert!(error.starts_with("c.json: unknown field `agents`"), "{error}");
         }
-        let known = json!({"tools": {"exec": {"timeout": 45}}});
+        let known = json!({
+            "tools": {
+                "exec": {"timeout": 45},
+                "command_policy": {"mode": "denylist"},
+                "url_policy": {"allowed_domains": ["wiki.example"], "blockedDomains": ["x.org"]},
+            },
+        });
         for dialect in ["clawft", "native"] {
             assert_eq!(warnings(&known, dialect), Ok(Vec::new()), "{dialect}");
         }

@@ -28,9 +28,7 @@ pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     }
     let asks = call.ruling().verdict == Verdict::Ask;
     let digest = asks.then(|| open.digest(&call));
-    if let Some(digest) = &digest {
-        call = runtime.grants.applied(&open.request.session, call, digest);
-    }
+    call = runtime.grants.applied(&open.request.session, call, digest.as_ref());
     open.entry.ruled(call.ruling());
     Judged { decoded, call, digest }
 }

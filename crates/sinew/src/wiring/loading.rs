@@ -63,6 +63,7 @@ pub(crate) fn load(mut said: CliInput, helper: Helper, project: Project) -> anyh
     }
     layered.warn_of_unknown_tools();
     layered.warn_of_contradictions();
+    layered.warn_of_url_policy();
     layered.check_served()?;
     let mut settings =
         Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;

@@ -202,7 +202,7 @@ fn a_provider_is_found_by_name_then_by_key() {
         (endpoint(), None, Endpoint, "endpoint at 127.0.0.1:8888"),
         (both(), None, Endpoint, "nothing"),
     ] {
-        let searcher = Searcher::new(settings, Arc::new(NoNames));
+        let searcher = Searcher::new(settings, Arc::new(NoNames), Proxies::default());
         let told = match searcher.target(&claim(provider, choice)) {
             Ok(SearchTarget::Provider(provider, host)) => format!("{provider} at {host}"),
             Ok(SearchTarget::NoEndpoint) => String::from("nothing"),
@@ -224,9 +224,10 @@ fn requests_have_what_their_provider_wants() {
     assert!(!format!("{settings:?}").contains("-1"), "{settings:?}");
     let broken = ApiKey::new(String::from("a\nb"));
     let broken = SearchSettings { brave_key: Some(broken), ..SearchSettings::default() };
-    let told = Searcher::new(broken, Arc::new(NoNames)).request(SearchProvider::Brave, &asked());
+    let told = Searcher::new(broken, Arc::new(NoNames), Proxies::default())
+        .request(SearchProvider::Brave, &asked());
     assert!(told.expect_err("an error").message.contains("`BRAVE_API_KEY`"));
-    let searcher = Searcher::new(settings, Arc::new(NoNames));
+    let searcher = Searcher::new(settings, Arc::new(NoNames), Proxies::default());
     let query = SearchQuery { text: String::from("a+b &c é"), max_results: 7, ..asked() };
     for (provider, url, header) in [
         (SearchProvider::Tavily, "https://api.tavily.com/search", Some("Bearer tvly-1")),
@@ -322,7 +323,7 @@ async fn one_that_is_busy_is_asked_again() {
             timeout: Duration::from_millis(800),
             ..SearchSettings::default()
         };
-        let searcher = Searcher::new(settings, Arc::new(NoNames));
+        let searcher = Searcher::new(settings, Arc::new(NoNames), Proxies::default());
         let query = SearchQuery { max_results: 1, ..asked() };
         let answer = searcher.search(SearchProvider::Endpoint, &query).await;
         let found = answer.map(|answer| answer.results.len()).map_err(|error| error.kind);
@@ -338,7 +339,7 @@ async fn only_addresses_of_the_user_are_inside() {
         searxng: Some(String::from("http://search.test/")),
         ..SearchSettings::default()
     };
-    let searcher = Searcher::new(settings, Arc::new(NoNames));
+    let searcher = Searcher::new(settings, Arc::new(NoNames), Proxies::default());
     let query = SearchQuery { max_results: 1, ..asked() };
     for (provider, words) in [
         (SearchProvider::Endpoint, "127.0.0.1:9 cannot be reached"),

@@ -48,10 +48,14 @@ impl Resolved {
 
 /// Judges the address and each one where it redirects; the first that does not run decides.
 pub(super) fn answer(loaded: &Loaded, wired: &Wired, fetched: &Fetched, by: By) -> Answer {
-    let mut last = None;
+    let mut last: Option<Answer> = None;
     for url in std::iter::once(&fetched.url).chain(&fetched.redirects) {
-        let step = step(loaded, wired, fetched, url, &by);
+        let mut step = step(loaded, wired, fetched, url, &by);
         let runs = step.ruling == Verdict::Allow.as_str();
+        // A redirect never waits for an answer.
+        if last.is_some() && step.ruling == Verdict::Ask.as_str() {
+            step.ruling = Verdict::Deny.as_str();
+        }
         last = Some(step);
         if !runs {
             break;
