@@ -7,6 +7,7 @@ canary.
 
 import contextlib
 import gzip
+import html.entities
 import http.client
 import http.server
 import ipaddress
@@ -41,6 +42,10 @@ PAGE = b"""<!DOCTYPE html><html><head><title>A page</title><script>SCRIPT</scrip
 <!-- COMMENT --><p style="display:none">HIDDEN</p><p>se\xe2\x80\x8bcret</p></body></html>"""
 
 
+# Entities of what is shown, with `;`: html5 also has the old names without it.
+ENTITIES = [name for name, text in html.entities.html5.items() if name.endswith(";") and text.isprintable() and not text.isspace()]
+
+
 class Site(http.server.BaseHTTPRequestHandler):
     """The server of every public address."""
 
@@ -64,9 +69,11 @@ class Site(http.server.BaseHTTPRequestHandler):
             body = b"<p>top" + b"<div>" * 20_000 + b"bottom" + b"</div>" * 20_000
         elif self.path == "/malformed":
             body = b"<p>top" + b"<table><tr><td <b><i><p>cell </td>< <a href=x" * 210_000 + b"<p>bottom"
+        elif self.path == "/entities":
+            body = "".join(f"<p>[&{name}]" for name in ENTITIES).encode()
         elif self.path == "/latin":
             headers, body = {"content-type": "text/html"}, b"<meta charset=latin1><p>caf\xe9"
-        elif self.path == "/zip":
+        elif self.path == "/one.zip?a=1.x":
             headers, body = {"content-type": "application/zip"}, b"PK\x03\x04\0binary"
         elif self.path == "/bomb":
             headers["content-encoding"], body = "gzip", gzip.compress(bytes(200_000_000))
@@ -266,7 +273,7 @@ def pages(root):
         ("another charset", "/latin", {}, ["café"]),
         ("a redirect", "/to-page", {}, ["http://site.test/page answers 200", "[redirected from http://site.test/to-page]"]),
         ("a redirect to another host", "/to-other", {}, ["http://other.test/page answers 200", "# Heading"]),
-        ("a file", "/zip", {}, ["application/zip, 11 bytes", "[stored in .sinew/tool-output/"]),
+        ("a file", "/one.zip?a=1.x", {}, ["application/zip, 11 bytes", "[stored in .sinew/tool-output/"]),
         ("headers", "/echo", {"headers": {"X-Mine": "yes"}}, ["x-mine: yes", "user-agent: sinew/"]),
         ("less than there is", "/page", {"format": "raw", "max_bytes": 15}, ["15 bytes; more was left out", "<!DOCTYPE html>"]),
     ]:
@@ -278,7 +285,21 @@ def pages(root):
                 for unseen in "SCRIPT", "COMMENT", "HIDDEN", "\u200b":
                     true(unseen not in text, f"{unseen!r} is in {text}")
     with check("a file is stored as it was sent"):
-        equal([path.read_bytes() for path in (root / ".sinew/tool-output").iterdir()], [b"PK\x03\x04\0binary"])
+        [stored] = (root / ".sinew/tool-output").iterdir()
+        equal([stored.suffix, stored.read_bytes()], [".zip", b"PK\x03\x04\0binary"])
+
+
+def entities(root):
+    with check("every entity is what Python takes it for"):
+        ok, text = fetch(root, "http://site.test/entities", format="text")
+        true(ok, text)
+        # Of a character and the one that varies it, the second is invisible.
+        expected = [f"[{html.unescape('&' + name)}]".replace("\ufe00", "") for name in ENTITIES]
+        true(2_000 < len(expected), f"{len(expected)} entities")
+        lines = set(text.splitlines())
+        stored = [path for path in (root / ".sinew/tool-output").iterdir() if path.suffix == ".txt"]
+        lines |= {line for path in stored for line in path.read_text().splitlines()}
+        equal([line for line in expected if line not in lines], [])
 
 
 def hostile_pages(root):
@@ -677,6 +698,7 @@ def body(directory):
     with public_hosts(directory, canary):
         controls(canary)
         pages(root)
+        entities(root)
         hostile_pages(root)
         refusals(root, canary)
         settings(root)

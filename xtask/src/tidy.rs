@@ -31,6 +31,8 @@ struct Place {
 
 /// The layers of the workspace, lowest first. `CONTRIBUTING.md` shows the same table.
 const PLACES: &[Place] = &[
+    Place { name: "web_atoms", may_use: &[] },
+    Place { name: "html-escape", may_use: &["web_atoms"] },
     Place { name: "sinew-tool", may_use: &[] },
     Place { name: "sinew-fs", may_use: &["sinew-tool"] },
     Place { name: "sinew-shell", may_use: &["sinew-tool"] },
@@ -111,7 +113,7 @@ const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
 
 /// How many vague words the comments of each crate hold, and the documents: no count may rise.
 const WORDS: &[(&str, usize)] = &[
-    ("documents", 236),
+    ("documents", 235),
     ("sinew", 78),
     ("sinew-config", 22),
     ("sinew-dialects", 6),

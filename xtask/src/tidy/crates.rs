@@ -114,7 +114,8 @@ pub(super) fn check(tree: &Tree, members: &[Member], findings: &mut Vec<Finding>
 
 fn is_home(name: &str, folder: &str) -> bool {
     let short = name.strip_prefix("sinew-").unwrap_or(name);
-    folder == short || folder == format!("crates/{short}")
+    // What takes the place of a published crate has its name.
+    folder == short || folder == format!("crates/{short}") || folder == format!("patches/{name}")
 }
 
 fn may_use_outside(member: &str, name: &str) -> bool {
