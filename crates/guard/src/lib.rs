@@ -57,7 +57,7 @@ pub use sinew_records::ledger::{
 };
 pub use sinew_records::redact::Redactor;
 pub use sinew_sandbox::bear_limits;
-pub use sinew_sandbox::memory::{keep_freed_memory, unmap_start_up_code};
+pub use sinew_sandbox::memory::{discard_used_stack, keep_freed_memory, unmap_start_up_code};
 pub use sinew_sandbox::streams::{BlockingFile, Streams, standard_streams};
 pub use sinew_sandbox::{
     Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
@@ -67,6 +67,8 @@ pub use sinew_sandbox::{
 pub use sinew_shell::command_pattern::CommandPattern;
 #[cfg(feature = "web")]
 pub use sinew_web::address::{NotPublic, judge as judge_addresses};
+#[cfg(feature = "web")]
+pub use sinew_web::fetch::WebAddress;
 #[cfg(feature = "web")]
 pub use sinew_web::http::{HttpAddress, HttpClient, HttpError, HttpReply};
 

@@ -1,4 +1,4 @@
-//! The tool catalog as MCP lists it, serialised once.
+//! The tool catalog as MCP lists it.
 
 use std::sync::Arc;
 
@@ -7,39 +7,39 @@ use serde_json::Value;
 use sinew_runtime::ToolInfo;
 use sinew_tool::Effects;
 
-/// The tools of a server and their serialised lists.
-#[derive(Debug, Default)]
-pub(crate) struct Shown {
-    pub(crate) tools: Vec<Tool>,
-    handshake: Vec<u8>,
-    stateless: Vec<u8>,
-}
+/// The place of the tools in an empty list.
+const EMPTY: &str = "\"tools\":[]";
 
-impl Shown {
-    pub(crate) fn new(tools: Vec<ToolInfo>) -> Self {
-        let tools: Vec<Tool> = tools.into_iter().map(tool).collect();
-        let bytes = |stateless: bool| {
-            let mut list = ServerResult::ListToolsResult(list(tools.clone()));
-            if stateless {
-                list.fill_missing_cache_hints();
-            } else {
-                list.strip_result_type_for_legacy_peer();
-            }
-            serde_json::to_vec(&list).unwrap_or_default()
-        };
-        Self { handshake: bytes(false), stateless: bytes(true), tools }
+/// Returns a list of tools, serialised one by one: their schemas would need several times its memory.
+pub(crate) fn list_bytes(tools: impl Iterator<Item = ToolInfo>, stateless: bool) -> Vec<u8> {
+    let mut empty = ServerResult::ListToolsResult(list(Vec::new()));
+    if stateless {
+        empty.fill_missing_cache_hints();
+    } else {
+        empty.strip_result_type_for_legacy_peer();
     }
-
-    pub(crate) fn bytes(&self, stateless: bool) -> &[u8] {
-        if stateless { &self.stateless } else { &self.handshake }
+    let empty = serde_json::to_string(&empty).unwrap_or_default();
+    let Some((before, after)) = empty.split_once(EMPTY) else { return empty.into_bytes() };
+    let mut bytes = [before, EMPTY.trim_end_matches(']')].concat().into_bytes();
+    for (n, info) in tools.enumerate() {
+        if 0 < n {
+            bytes.push(b',');
+        }
+        // A tool is made of texts and JSON, which always become JSON.
+        let _ = serde_json::to_writer(&mut bytes, &tool(info));
     }
+    bytes.push(b']');
+    bytes.extend_from_slice(after.as_bytes());
+    bytes.shrink_to_fit();
+    bytes
 }
 
 pub(crate) fn list(tools: Vec<Tool>) -> ListToolsResult {
     ListToolsResult::with_all_items(tools)
 }
 
-fn tool(info: ToolInfo) -> Tool {
+/// Returns a tool as the protocol library has it.
+pub(crate) fn tool(info: ToolInfo) -> Tool {
     let object = |schema: Value| match schema {
         Value::Object(object) => Arc::new(object),
         _ => Arc::default(),

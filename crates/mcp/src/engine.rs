@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sinew_runtime::{Attached, CallOptions, Runtime};
+use sinew_runtime::{Attached, CallOptions, Runtime, ToolInfo};
 use sinew_tool::sync::lock;
 use sinew_tool::{Approver, Arguments, Reply, Request};
 
-use crate::catalog::Shown;
+use crate::catalog;
 use crate::elicit::Elicitation;
 use crate::server::Options;
 use crate::transport::Output;
@@ -18,8 +18,8 @@ pub(crate) struct Engine {
     pub(crate) options: Options,
     pub(crate) elicitation: Arc<Elicitation>,
     _attached: Attached,
-    /// The catalog, once it was asked for.
-    shown: Mutex<Option<Arc<Shown>>>,
+    /// The list of tools that was asked for last, and whether it has the stateless shape.
+    list: Mutex<Option<(bool, Arc<[u8]>)>>,
     next: AtomicU64,
 }
 
@@ -32,30 +32,42 @@ impl Engine {
             options,
             elicitation,
             _attached: attached,
-            shown: Mutex::default(),
+            list: Mutex::default(),
             next: AtomicU64::new(1),
         }
     }
 
-    /// Forgets the catalog after the tools changed.
-    pub(crate) fn forget_shown(&self) {
-        *lock(&self.shown) = None;
+    /// Forgets the list after the tools changed.
+    pub(crate) fn forget_list(&self) {
+        *lock(&self.list) = None;
     }
 
-    /// Returns the catalog, built when it is asked for first.
-    pub(crate) fn shown(&self) -> Arc<Shown> {
-        let mut shown = lock(&self.shown);
-        Arc::clone(shown.get_or_insert_with(|| Arc::new(self.build_shown())))
+    /// Returns the list of tools in JSON, made when it is asked for first.
+    pub(crate) fn list(&self, stateless: bool) -> Arc<[u8]> {
+        let mut list = lock(&self.list);
+        match &*list {
+            Some((shape, bytes)) if *shape == stateless => Arc::clone(bytes),
+            _ => {
+                let bytes = self.with_tools(|tools| catalog::list_bytes(tools, stateless));
+                let bytes: Arc<[u8]> = bytes.into();
+                *list = Some((stateless, Arc::clone(&bytes)));
+                bytes
+            }
+        }
     }
 
-    fn build_shown(&self) -> Shown {
+    /// Gives the tools of the catalog to `make`.
+    pub(crate) fn with_tools<T>(
+        &self,
+        make: impl FnOnce(&mut dyn Iterator<Item = ToolInfo>) -> T,
+    ) -> T {
         let catalogs = self.runtime.catalogs();
         let dialect = self.options.dialect.as_deref();
         let catalog = match dialect {
             None => catalogs.first(),
             Some(name) => catalogs.iter().find(|catalog| catalog.name() == name),
         };
-        Shown::new(catalog.map(|catalog| catalog.tools()).unwrap_or_default())
+        make(&mut catalog.into_iter().flat_map(|catalog| catalog.tools()))
     }
 
     /// Returns a new unique call id: JSON-RPC ids repeat between connections.

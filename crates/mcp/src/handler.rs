@@ -36,7 +36,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, rmcp::ErrorData> {
-        Ok(catalog::list(self.0.shown().tools.clone()))
+        Ok(catalog::list(self.0.with_tools(|tools| tools.map(catalog::tool).collect())))
     }
 
     async fn call_tool(
@@ -94,7 +94,7 @@ impl ServerHandler for Handler {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 changed = catalogs.changed() => {
-                    self.0.forget_shown();
+                    self.0.forget_list();
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }

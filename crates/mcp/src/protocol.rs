@@ -17,8 +17,8 @@ use crate::transport::{Channel, Output, Owed};
 
 pub(crate) struct Protocol {
     pub(crate) handle: Handle,
-    /// Messages for the library.
-    pub(crate) messages: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+    /// Messages for the library. The channel has room for 32 from the beginning, so they are in boxes.
+    pub(crate) messages: mpsc::Sender<Box<RxJsonRpcMessage<RoleServer>>>,
     /// The runtime and the serving task, until the runtime gets a thread.
     parked: Option<(tokio::runtime::Runtime, JoinHandle<()>)>,
 }
@@ -31,7 +31,8 @@ impl Protocol {
         owed: Owed,
         shaken: Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_io_events_per_tick(MAX_EVENTS).build()?;
         let handle = runtime.handle().clone();
         let (messages, receiver) = mpsc::channel(64);
         let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
@@ -68,8 +69,8 @@ impl Protocol {
         owed: &Owed,
     ) -> Option<RxJsonRpcMessage<RoleServer>> {
         let Some((runtime, _)) = &self.parked else { return Some(message) };
-        if let Err(error) = self.messages.try_send(message) {
-            return Some(error.into_inner());
+        if let Err(error) = self.messages.try_send(Box::new(message)) {
+            return Some(*error.into_inner());
         }
         // A slower answer completes once the runtime has its thread.
         let _ = runtime.block_on(async { tokio::time::timeout(FIRST, owed.settled(id)).await });
@@ -86,6 +87,8 @@ impl Protocol {
     }
 }
 
+/// How many events of files and sockets the runtime takes at once; each has room from the beginning.
+const MAX_EVENTS: usize = 64;
 /// The most time a first request may use on the reading thread.
 const FIRST: Duration = Duration::from_millis(100);
 
@@ -93,7 +96,7 @@ const FIRST: Duration = Duration::from_millis(100);
 async fn tell_changes(engine: Arc<Engine>) {
     let mut catalogs = engine.runtime.watch_catalogs();
     while catalogs.changed().await.is_ok() {
-        engine.forget_shown();
+        engine.forget_list();
     }
 }
 
@@ -102,7 +105,7 @@ async fn tell_client_changes(engine: Arc<Engine>, peer: rmcp::service::Peer<Role
     let mut catalogs = engine.runtime.watch_catalogs();
     while catalogs.changed().await.is_ok() {
         // The client asks at once and must get the new list.
-        engine.forget_shown();
+        engine.forget_list();
         if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
             return;
         }

@@ -285,8 +285,8 @@ impl Connection {
             }
             Asked::List(meta) => {
                 let Some(stateless) = self.shape(meta.as_ref()) else { return false };
-                let shown = self.engine.shown();
-                frame::write_result(&mut self.answers, id.get(), shown.bytes(stateless));
+                let list = self.engine.list(stateless);
+                frame::write_result(&mut self.answers, id.get(), &list);
                 true
             }
             Asked::Call(params) => self.call(id, params),
@@ -537,7 +537,7 @@ impl Connection {
         protocol.run();
         if let Some(message) = left {
             // A full channel blocks the reader, as a full pipe would.
-            let _ = protocol.messages.blocking_send(message);
+            let _ = protocol.messages.blocking_send(Box::new(message));
         }
     }
 

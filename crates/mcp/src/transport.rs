@@ -106,7 +106,7 @@ impl Owed {
 
 /// The transport of the protocol library: messages arrive by channel and leave by the shared output.
 pub(crate) struct Channel {
-    pub(crate) messages: Arc<tokio::sync::Mutex<mpsc::Receiver<RxJsonRpcMessage<RoleServer>>>>,
+    pub(crate) messages: Arc<tokio::sync::Mutex<mpsc::Receiver<Box<RxJsonRpcMessage<RoleServer>>>>>,
     pub(crate) output: Output,
     pub(crate) owed: Owed,
     /// Called after the reply to `initialize` is written.
@@ -149,7 +149,7 @@ impl Transport<RoleServer> for Channel {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        self.messages.lock().await.recv().await
+        self.messages.lock().await.recv().await.map(|message| *message)
     }
 
     async fn close(&mut self) -> io::Result<()> {

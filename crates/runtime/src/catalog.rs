@@ -165,23 +165,19 @@ impl Catalog {
     }
 
     /// Returns the usable tools in catalog order, without those whose every call the rules deny.
-    pub fn tools(&self) -> Vec<ToolInfo> {
-        self.tools
-            .iter()
-            .filter(|listed| !listed.is_denied)
-            .map(|listed| {
-                let tool = &listed.tool;
-                ToolInfo {
-                    name: tool.name().to_owned(),
-                    title: tool.title().map(str::to_owned),
-                    description: tool.description().to_owned(),
-                    parameters: tool.parameters_with(&self.settings),
-                    output_schema: tool.output_schema(),
-                    facts: tool.facts(),
-                    core: tool.core(),
-                }
-            })
-            .collect()
+    pub fn tools(&self) -> impl Iterator<Item = ToolInfo> + '_ {
+        self.tools.iter().filter(|listed| !listed.is_denied).map(|listed| {
+            let tool = &listed.tool;
+            ToolInfo {
+                name: tool.name().to_owned(),
+                title: tool.title().map(str::to_owned),
+                description: tool.description().to_owned(),
+                parameters: tool.parameters_with(&self.settings),
+                output_schema: tool.output_schema(),
+                facts: tool.facts(),
+                core: tool.core(),
+            }
+        })
     }
 
     /// Finds a tool by its wire name. `::` equals `__`: some protocols carry only one of them.

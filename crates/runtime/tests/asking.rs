@@ -203,8 +203,9 @@ async fn rules_deny_before_anybody_is_asked() {
         assert_eq!(kind, error, "{rules:?} {}", text(&reply));
         assert!(person.asked.lock().expect("unpoisoned").is_empty());
         assert_eq!(bench.content("a"), None);
-        let shown = bench.runtime.catalogs()[0].tools();
-        assert_eq!(shown.iter().any(|shown| shown.name == tool), error.is_none(), "{rules:?}");
+        let catalogs = bench.runtime.catalogs();
+        let is_shown = catalogs[0].tools().any(|shown| shown.name == tool);
+        assert_eq!(is_shown, error.is_none(), "{rules:?}");
     }
 }
 

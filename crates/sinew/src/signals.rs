@@ -74,6 +74,8 @@ impl Signals {
 pub(crate) fn watched(runtime: &Arc<Runtime>) -> Calls {
     let runtime = Arc::downgrade(runtime);
     Calls::with_first(move |calls| {
+        // Start-up and the handshake are over, which reached much deeper than calls do.
+        sinew_guard::discard_used_stack();
         // If this fails, signals keep their default action.
         let _ = Signals::catch().and_then(|signals| signals.watch(calls, runtime));
     })

@@ -10,7 +10,8 @@ use crate::screen;
 
 /// Returns whether this process has an interactive terminal.
 pub(crate) fn is_attended() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
+    // The standard library would allocate a buffer for what is read.
+    rustix::stdio::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 /// Asks a yes/no question. Only an explicit yes counts.

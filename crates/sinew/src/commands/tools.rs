@@ -16,12 +16,12 @@ pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode>
     super::warn(loaded);
     let wired = wiring::wire(loaded, "tools", &["all"], None)?;
     let catalogs = wired.runtime.catalogs();
-    let tools = catalogs.first().map(|catalog| catalog.tools()).unwrap_or_default();
+    let tools = catalogs.first().into_iter().flat_map(|catalog| catalog.tools());
     let format = args.format.or(args.json.then_some(Format::Mcp));
     let mut out = std::io::stdout().lock();
     match format {
         Some(format) => {
-            let list = tools.into_iter().map(|tool| shaped(tool, format)).collect();
+            let list = tools.map(|tool| shaped(tool, format)).collect();
             let list = wrapped(list, format);
             writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
         }
