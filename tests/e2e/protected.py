@@ -34,7 +34,8 @@ PATIENCE = 60
 IN_FULL = bool(os.environ.get("SINEW_PROTECTED_ALL"))
 DEBIAN = ["direnv", "ripgrep", "zsh", "fish", "tcsh", "ksh", "vim", "neovim", "emacs-nox", "openssh-client", "r-base-core", "dex", "rake",
           "cmake", "default-jre-headless", "maven", "gdb", "gradle", "bazel-bootstrap",
-          "exfat-fuse", "exfatprogs", "systemd", "bash-static", "buildah", "podman", "crun", "netavark"]
+          "exfat-fuse", "exfatprogs", "systemd", "bash-static", "buildah", "podman", "crun", "netavark",
+          "chromium", "curl", "pkg-config", "libkrb5-dev", "libx11-dev", "libxkbfile-dev", "libsecret-1-dev"]
 # Unpacked beside the system: this release may lack them or be too old, and a display manager takes over the screen.
 LATER_RELEASE = "trixie"
 LATER = {"neovim": "bin/nvim", "hx": "lib/hx/hx", "rust-analyzer": "bin/rust-analyzer"}
@@ -42,6 +43,8 @@ UNPACKED = "sddm"
 NPM = ["lefthook@2", "yarn@1.22.22", "prettier@3", "opencode-ai", "@openai/codex", "@google/gemini-cli",
        "@jdxcode/mise-linux-x64", "@continuedev/cli", "@devcontainers/cli", "cline", "@github/copilot",
        "eslint@9", "vite@7", "webpack@5", "webpack-cli@6", "jest@30"]
+# Visual Studio Code for browsers, whose own modules are compiled against the headers beside node.
+COMPILED = "code-server@4.139.1"
 WHEELS = ["pre-commit", "nox", "tox", "rust-just", "go-task-bin", "aider-chat", "podman-compose"]
 
 SCRIPT = "#!/bin/sh\ntouch MARK\n"
@@ -58,6 +61,8 @@ version: 1.0.0
 schema: v1
 models: [{name: m, provider: openai, model: m, apiBase: MODEL/v1, apiKey: x, roles: [chat]}]
 """
+# Of one task that runs when the directory is opened.
+VSCODE = '{"version": "2.0.0", "tasks": [{"label": "x", "type": "shell", "command": "touch MARK", "runOptions": {"runOn": "folderOpen"}}]}'
 TASKS = 'version: "3"\ntasks:\n  default:\n    cmds: [touch MARK]\n'
 
 
@@ -97,6 +102,18 @@ def codex(**more):
 'base_url = "MODEL/v1"' 'env_key = "OPENAI_API_KEY"' '[projects."ROOT"]' 'trust_level = "trusted"' >.home/.codex/config.toml"""
     act = "CODEX_HOME=ROOT/.home/.codex codex exec --skip-git-repo-check hello"
     return Control("codex", act, setup=setup, **more)
+
+
+def vscode(opened, content, file=""):
+    """Visual Studio Code in a browser. The user trusts the directory, and lets tasks of an opened directory run."""
+    settings = '{"task.allowAutomaticTasks": "on"}'
+    setup = f"mkdir -p .local/share/code-server/User && echo '{settings}' >.local/share/code-server/User/settings.json"
+    act = f"""port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+code-server --auth none --bind-addr 127.0.0.1:$port --disable-telemetry --disable-update-check --disable-workspace-trust &
+until curl -fso /dev/null http://127.0.0.1:$port/healthz; do sleep 0.1; done
+chromium --headless=new --no-sandbox --disable-gpu --user-data-dir=ROOT/.chromium --remote-debugging-port=0 "http://127.0.0.1:$port/?{opened}"
+"""
+    return at_home("code-server chromium curl", act, setup=setup, content=content, file=file)
 
 
 def gemini(**more):
@@ -346,6 +363,8 @@ CONTROLS = {
     "build.rs": Control("cargo", "cargo build --offline", 'fn main() { std::fs::write("MARK", "").unwrap() }\n', setup=CARGO),
     "Taskfile.yml": Control("task", "task", TASKS),
     "Taskfile.yaml": Control("task", "task", TASKS),
+    ".vscode/": vscode("folder=ROOT", VSCODE, "tasks.json"),
+    "*.code-workspace": vscode("workspace=ROOT/any.code-workspace", '{"folders": [{"path": "."}], "tasks": ' + VSCODE + "}"),
     "build.gradle": Control("gradle", "gradle --offline --no-daemon help", 'new File("MARK").text = ""\n'),
     "eslint.config.*": module("eslint", "eslint x.js", "eslint.config.mjs"),
     "vite.config.*": module("vite", "vite build", "vite.config.ts", {"index.html": ""}),
@@ -369,7 +388,7 @@ CONTROLS = {
 SHARED = {".agents/", ".config/sinew/"}
 # Names of programs that cannot be had here.
 WITHOUT = {
-    ".vscode/": "Visual Studio Code", ".idea/": "IntelliJ IDEA", ".zed/": "Zed", "*.code-workspace": "Visual Studio Code",
+    ".idea/": "IntelliJ IDEA", ".zed/": "Zed",
     ".cursorrules": "Cursor", ".cursor/": "Cursor", ".windsurfrules": "Windsurf",
     ".windsurf/": "Windsurf", ".kiro/": "Kiro", "crush.json": "Crush", ".crush.json": "Crush",
     "build.gradle.kts": "a Gradle that reads Kotlin",
@@ -445,7 +464,7 @@ def missing(row):
 def environment(row, model):
     tools = Path(os.environ["SINEW_E2E"])
     tools = tools / "protected"
-    paths = [tools / "npm/node_modules/.bin", tools / "venv/bin", tools / "bin", Path(sys.executable).parent]
+    paths = [tools / "npm/node_modules/.bin", tools / "compiled/node_modules/.bin", tools / "venv/bin", tools / "bin", Path(sys.executable).parent]
     # ripgrep, as the tests of the searches install it.
     paths.append(tools.parent.parent / "tests/bin")
     env = {
@@ -585,6 +604,11 @@ def install():
         # Install scripts may change the repository around them, as that of Lefthook does.
         subprocess.run(["node", npm, "install", "--prefix", tools / "npm", "--no-audit", "--no-fund", "--ignore-scripts",
                         package], **quiet)
+    modules, node = npm.parents[4], shutil.which("node")
+    npm_of_scripts = checks.write(tools / "scripts/npm", f'#!/bin/sh\nexec {node} {npm} "$@"\n')
+    npm_of_scripts.chmod(0o755)
+    env = {**os.environ, "PATH": f"{npm_of_scripts.parent}:{os.environ['PATH']}", "npm_config_nodedir": str(modules)}
+    subprocess.run([npm_of_scripts, "install", "--prefix", tools / "compiled", "--no-audit", "--no-fund", COMPILED], env=env, **quiet)
     # The one that is needed puts the program where its wrapper looks for it.
     subprocess.run(["node", "postinstall.mjs"], cwd=tools / "npm/node_modules/opencode-ai", **quiet)
 
