@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sinew_guard::{HostPattern, Proxies, ProxyAddress, WebSettings};
+use sinew_guard::{HostPattern, Proxies, ProxyAddress, WebAddress, WebSettings};
 use sinew_tool::{SearchProvider, SearchSettings};
 
 use super::options::{WebFetchOptions, WebSearchOptions};
@@ -89,11 +89,12 @@ fn search(options: &Options) -> Result<SearchSettings, ConfigError> {
         // The original takes an empty one for none.
         None => Ok(None),
         Some(written) if written.is_empty() => Ok(None),
-        Some(written) => match is_web_address(&written) {
-            true => Ok(Some(written)),
-            false => {
+        Some(written) => match WebAddress::parse(&written) {
+            Ok(_) => Ok(Some(written)),
+            Err(why) => {
                 let shown = written.escape_debug();
-                Err(wrong(name, format!("an address with `http` or `https`, not `{shown}`")))
+                let what = format!("an address with `http` or `https`, not `{shown}`: {why}");
+                Err(wrong(name, what))
             }
         },
     };
@@ -110,14 +111,6 @@ fn search(options: &Options) -> Result<SearchSettings, ConfigError> {
         timeout,
         ..SearchSettings::default()
     })
-}
-
-/// Returns whether a text can be the address of a server.
-fn is_web_address(text: &str) -> bool {
-    let after = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    let is_plain = |c: char| c.is_ascii_graphic() && c != '\\';
-    let host = after.and_then(|after| after.split(['/', '?', '#']).next()).unwrap_or_default();
-    text.chars().all(is_plain) && !host.contains('*') && HostPattern::parse(host).is_ok()
 }
 
 /// Parses an exception: one host and one port, since it opens what is behind it.

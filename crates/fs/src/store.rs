@@ -21,6 +21,12 @@ const MAX_OF_ID: u32 = 10_000;
 /// The longest call ID that serves as a file name unchanged.
 const MAX_ID: usize = 200;
 
+/// The extension of texts.
+const TEXT: &str = "txt";
+
+/// The longest extension.
+const MAX_EXTENSION: usize = 8;
+
 /// The directory of sinew itself.
 const OWN: &str = ".sinew";
 
@@ -84,10 +90,24 @@ impl Store {
 
     /// Stores the full output of a call; returns its path relative to the first root. Never overwrites.
     pub fn put(&self, id: &str, output: impl AsRef<[u8]>) -> Result<String, ToolError> {
+        self.put_as(id, output, TEXT)
+    }
+
+    /// Stores the output under a name with this extension, such as `zip`. One that is not 1 to 8 letters and digits
+    /// becomes `bin`.
+    pub fn put_as(
+        &self,
+        id: &str,
+        output: impl AsRef<[u8]>,
+        extension: &str,
+    ) -> Result<String, ToolError> {
+        let is_plain = extension.bytes().all(|c| c.is_ascii_alphanumeric());
+        let is_short = (1..=MAX_EXTENSION).contains(&extension.len());
+        let extension = if is_plain && is_short { extension } else { "bin" };
         let id = call_id(id).ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the call id cannot name a stored output")
         })?;
-        let name = self.write(&stem(id), output.as_ref()).map_err(|why| {
+        let name = self.write(&stem(id), extension, output.as_ref()).map_err(|why| {
             let outputs = self.outputs();
             let message = format!("the full output cannot be stored in {outputs}: {why}");
             let error = ToolError::new(Kind::ExecutionFailed, message);
@@ -102,7 +122,7 @@ impl Store {
     /// Starts a file for an output that is still being written.
     pub fn begin(&self, id: &str) -> Result<Spooled, NotStored> {
         let id = call_id(id).ok_or(Errno::INVAL)?;
-        let (dir, name, file) = self.create(&stem(id))?;
+        let (dir, name, file) = self.create(&stem(id), TEXT)?;
         Ok(Spooled { path: format!("{}{name}", self.outputs()), dir, name, file })
     }
 
@@ -120,8 +140,8 @@ impl Store {
         let _ = removed;
     }
 
-    fn write(&self, stem: &str, bytes: &[u8]) -> Result<String, NotStored> {
-        let (outputs, name, file) = self.create(stem)?;
+    fn write(&self, stem: &str, extension: &str, bytes: &[u8]) -> Result<String, NotStored> {
+        let (outputs, name, file) = self.create(stem, extension)?;
         write_all(&file, bytes).inspect_err(|_| {
             let _ = unlinkat(&outputs, name.as_str(), AtFlags::empty());
         })?;
@@ -129,13 +149,16 @@ impl Store {
     }
 
     /// Creates a file whose name begins with `stem`; returns directory, name and file.
-    fn create(&self, stem: &str) -> Result<(OwnedFd, String, OwnedFd), NotStored> {
+    fn create(&self, stem: &str, extension: &str) -> Result<(OwnedFd, String, OwnedFd), NotStored> {
         let outputs = self.open_outputs()?;
         if self.directory != OWN && !has_room(&outputs)? {
             return Err(NotStored::Full);
         }
         for n in 1..=MAX_OF_ID {
-            let name = if n == 1 { format!("{stem}.txt") } else { format!("{stem}-{n}.txt") };
+            let name = match n {
+                1 => format!("{stem}.{extension}"),
+                _ => format!("{stem}-{n}.{extension}"),
+            };
             let path = CString::new(name.as_str()).map_err(|_| Errno::INVAL)?;
             match create(&outputs, &path) {
                 Err(Errno::EXIST) => {}

@@ -9,7 +9,7 @@ use sinew_policy::rule::{Rule, covering};
 use sinew_tool::{
     BoxFuture, Caller, Effects, Facts, Host, Kind, Net, NoNet, PageForm, ReadPage, Ruling,
     SearchAnswer, SearchClaim, SearchQuery, SearchTarget, Slot, Targets, ToolError, UrlClaim,
-    UrlTarget, Verdict, WebRequest, WebResponse,
+    UrlTarget, Verdict, WebRequest, WebResponse, shown_url,
 };
 use sinew_web::fetch::{FetchSettings, Fetcher, Method, WebAddress};
 use sinew_web::search::Searcher;
@@ -187,7 +187,10 @@ impl CallRules {
             Kind::PolicyDenied,
             format!("the address redirects to {host}, {refused}: {}", ruling.why),
         )
-        .hint(format!("call again with {}, so that it is judged by itself", address.told())))
+        .hint(format!(
+            "call again with {}, so that it is judged by itself",
+            shown_url(address.as_str())
+        )))
     }
 }
 
@@ -264,8 +267,8 @@ impl Net for CallNet {
         Box::pin(async move { web.fetcher.read_html(html, address, form).await })
     }
 
-    fn keep(&self, body: &[u8]) -> Result<Option<String>, ToolError> {
-        let kept = self.store.as_ref().map(|(store, id)| store.put(id, body));
+    fn keep(&self, body: &[u8], extension: &str) -> Result<Option<String>, ToolError> {
+        let kept = self.store.as_ref().map(|(store, id)| store.put_as(id, body, extension));
         kept.transpose()
     }
 }

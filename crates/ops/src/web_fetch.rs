@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use sinew_tool::{
     Block, Bound, Context, Cost, Effects, Facts, Operation, PageForm, Param, ParamKind, Preset,
-    Reply, Row, Shaping, Slot, Targets, ToolError, UrlClaim, WebRequest, WebResponse, visible_only,
+    Reply, Row, Shaping, Slot, Targets, ToolError, UrlClaim, WebRequest, WebResponse, shown_url,
+    visible_only,
 };
 
 use crate::charset;
@@ -26,8 +27,6 @@ const MAX_PICTURE: usize = 700 << 10;
 const MAX_JSON: [usize; 2] = [1 << 20, 4 << 20];
 /// How much of a title is shown, in bytes.
 const MAX_TITLE: usize = 300;
-/// How much of an address a reply shows, in bytes.
-const MAX_SHOWN_URL: usize = 500;
 /// How much of the body of a request a question shows, in bytes.
 const MAX_SENT: usize = 20_000;
 /// The media types of pictures that models see.
@@ -232,7 +231,7 @@ impl Operation for WebFetch {
         if let (WebContent::Text { text, whole, .. }, Some(most)) = (&mut content, args.shown_bytes)
             && most < text.len()
         {
-            *whole = Some((text.len(), kept(cx, text.as_bytes())));
+            *whole = Some((text.len(), kept(cx, text.as_bytes(), "txt")));
             text.truncate(text.floor_char_boundary(most));
         }
         Ok(WebFetchOut { response, n_bytes, content })
@@ -254,7 +253,7 @@ async fn content(
         return Ok(WebContent::Picture(body));
     }
     if !is_text(&media_type, &body) {
-        return Ok(WebContent::Stored(kept(cx, &body)));
+        return Ok(WebContent::Stored(kept(cx, &body, extension(&response.url))));
     }
     let text = charset::decode(&body, response.header("content-type"));
     let as_it_is =
@@ -277,8 +276,15 @@ async fn content(
 }
 
 /// Stores what a reply does not show; a page is shown even where nothing can be stored.
-fn kept(cx: &Context, bytes: &[u8]) -> Option<String> {
-    cx.world.net.keep(bytes).ok().flatten()
+fn kept(cx: &Context, bytes: &[u8], extension: &str) -> Option<String> {
+    cx.world.net.keep(bytes, extension).ok().flatten()
+}
+
+/// Returns the extension of the name at the end of an address; empty, if it has none.
+fn extension(url: &str) -> &str {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let name = path.splitn(4, '/').nth(3).and_then(|path| path.rsplit('/').next());
+    name.and_then(|name| Some(name.rsplit_once('.')?.1)).unwrap_or_default()
 }
 
 fn json(text: &str) -> Result<String, ToolError> {
@@ -334,14 +340,6 @@ fn is_media_type(text: &str) -> bool {
     text.split_once('/').is_some_and(|(kind, name)| is_short(kind) && is_short(name))
 }
 
-/// Returns an address as a line shows it.
-fn short(url: &str) -> String {
-    match url.get(..url.floor_char_boundary(MAX_SHOWN_URL)) {
-        Some(start) if start.len() < url.len() => format!("{start}…"),
-        _ => url.to_owned(),
-    }
-}
-
 fn is_text(media_type: &str, body: &[u8]) -> bool {
     let named = media_type.starts_with("text/")
         || ["/json", "+json", "/xml", "+xml", "javascript", "/yaml", "/toml", "x-sh", "/x-ndjson"]
@@ -383,8 +381,11 @@ fn shape(_args: &WebFetchArgs, out: WebFetchOut, _shaping: &Shaping<'_>) -> Repl
         known if is_media_type(known) => known,
         _ => "a type of its own",
     };
-    let mut head =
-        format!("{} answers {}, {kind}, {n_bytes} bytes", short(&response.url), response.status);
+    let mut head = format!(
+        "{} answers {}, {kind}, {n_bytes} bytes",
+        shown_url(&response.url),
+        response.status
+    );
     if response.is_cut {
         head.push_str("; more was left out");
     }
@@ -392,7 +393,7 @@ fn shape(_args: &WebFetchArgs, out: WebFetchOut, _shaping: &Shaping<'_>) -> Repl
         head.push_str(&format!("; {age} s ago, from the cache"));
     }
     if !response.redirects.is_empty() {
-        let urls: Vec<_> = response.redirects.iter().map(|url| short(url)).collect();
+        let urls: Vec<_> = response.redirects.iter().map(|url| shown_url(url)).collect();
         head.push_str(&format!("\n[redirected from {}]", urls.join(", ")));
     }
     let mut picture = None;

@@ -138,7 +138,7 @@ impl Net for PagesOfCall {
         Box::pin(std::future::ready(Ok(ReadPage { title, text, is_plain })))
     }
 
-    fn keep(&self, _body: &[u8]) -> Result<Option<String>, ToolError> {
+    fn keep(&self, _body: &[u8], _extension: &str) -> Result<Option<String>, ToolError> {
         Ok(Some(String::from(".sinew/tool-output/call.bin")))
     }
 }

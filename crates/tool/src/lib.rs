@@ -70,7 +70,9 @@ pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
 pub use name::{name_matches, tool_matches};
-pub use net::{Net, NoNet, PageForm, ReadPage, UrlClaim, UrlTarget, WebRequest, WebResponse};
+pub use net::{
+    Net, NoNet, PageForm, ReadPage, UrlClaim, UrlTarget, WebRequest, WebResponse, shown_url,
+};
 pub use operation::{Context, Operation, Preview};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{

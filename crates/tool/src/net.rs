@@ -1,9 +1,21 @@
 //! The network of a call: requests to the addresses that it names, and to the hosts where they redirect.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::slot::Slot;
 use crate::{BoxFuture, Host, Kind, SearchAnswer, SearchQuery, ToolError};
+
+/// The longest address in a message, in bytes.
+const MAX_SHOWN_URL: usize = 500;
+
+/// Returns an address as a message shows it: the start of a long one.
+pub fn shown_url(url: &str) -> Cow<'_, str> {
+    match url.get(..url.floor_char_boundary(MAX_SHOWN_URL)) {
+        Some(start) if start.len() < url.len() => Cow::Owned(format!("{start}…")),
+        _ => Cow::Borrowed(url),
+    }
+}
 
 /// An address (URL) of a call before containment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,8 +137,9 @@ pub trait Net: Send + std::marker::Sync {
         form: PageForm,
     ) -> BoxFuture<'static, Result<ReadPage, ToolError>>;
 
-    /// Stores what cannot be shown, and returns its path relative to the working directory, if outputs are stored.
-    fn keep(&self, body: &[u8]) -> Result<Option<String>, ToolError>;
+    /// Stores what cannot be shown, and returns its path relative to the working directory, if outputs are stored. The
+    /// extension is that of its name, such as `zip`.
+    fn keep(&self, body: &[u8], extension: &str) -> Result<Option<String>, ToolError>;
 }
 
 /// The network of a World without one.
@@ -155,7 +168,7 @@ impl Net for NoNet {
         Box::pin(async { Err(no_net()) })
     }
 
-    fn keep(&self, _body: &[u8]) -> Result<Option<String>, ToolError> {
+    fn keep(&self, _body: &[u8], _extension: &str) -> Result<Option<String>, ToolError> {
         Err(no_net())
     }
 }

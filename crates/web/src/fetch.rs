@@ -15,7 +15,7 @@ use reqwest::{Client, ClientBuilder, Proxy, Response};
 use sinew_policy::hosts::HostPattern;
 use sinew_policy::proxies::{self, Proxies, ProxyAddress};
 use sinew_tool::visible::is_shown;
-use sinew_tool::{Host, Kind, PageForm, ReadPage, ToolError, WebRequest, WebResponse};
+use sinew_tool::{Host, Kind, PageForm, ReadPage, ToolError, WebRequest, WebResponse, shown_url};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::Url;
@@ -52,8 +52,6 @@ const REFUSED_HEADERS: [&str; 14] = [
 const REFUSED_METHODS: [Method; 2] = [Method::CONNECT, Method::TRACE];
 /// How many pages are converted at once.
 const MAX_WORKERS: usize = 2;
-/// How much of an address is part of a message, in bytes.
-const MAX_TOLD_URL: usize = 500;
 
 /// Judges an address, and the method that is sent there, before its host gets a request.
 pub type Judge<'a> = dyn Fn(&WebAddress, &Method) -> Result<(), ToolError> + Send + Sync + 'a;
@@ -172,15 +170,6 @@ impl WebAddress {
         let query = self.url.query().map(|query| query.replace('+', "%20"));
         self.url.set_query(query.as_deref());
         self
-    }
-
-    /// Returns the address as a message has it.
-    pub fn told(&self) -> String {
-        let url = self.as_str();
-        match url.get(..url.floor_char_boundary(MAX_TOLD_URL)) {
-            Some(start) if start.len() < url.len() => format!("{start}…"),
-            _ => url.to_owned(),
-        }
     }
 }
 
@@ -523,7 +512,10 @@ impl Step {
                     "the request is redirected to {}, which would get its body",
                     step.address.host
                 );
-                let hint = format!("call again with {} if that is meant", step.address.told());
+                let hint = format!(
+                    "call again with {} if that is meant",
+                    shown_url(step.address.as_str())
+                );
                 return Err(ToolError::new(Kind::ExecutionFailed, message).hint(hint));
             }
             let others = step.headers.keys().filter(|name| !HARMLESS.contains(&name.as_str()));

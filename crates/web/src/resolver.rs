@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
+use resolv_conf::ScopedIp;
 use simple_dns::rdata::RData;
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QTYPE, Question, RCODE, TYPE};
 use sinew_tool::BoxFuture;
@@ -144,16 +145,19 @@ impl DnsResolver {
         kind: TYPE,
     ) -> Result<Vec<IpAddr>, ResolveError> {
         let wait = Duration::from_secs(u64::from(config.timeout.clamp(1, 30)));
-        let servers: Vec<IpAddr> = config
-            .get_nameservers_or_local()
-            .iter()
-            .map(|server| IpAddr::from(server.clone()))
-            .collect();
+        let mut servers = servers(config, self.port);
+        if config.rotate && !servers.is_empty() {
+            let mut random = [0];
+            getrandom::fill(&mut random).map_err(|error| {
+                ResolveError::NoAnswer(format!("the system gives no random numbers: {error}"))
+            })?;
+            let first = usize::from(random[0]) % servers.len();
+            servers.rotate_left(first);
+        }
         let mut why = String::from("none is configured");
         for _ in 0..config.attempts.clamp(1, 5) {
             for server in &servers {
-                let server = SocketAddr::new(*server, self.port);
-                match timeout(wait, ask(server, name, kind, config.use_vc)).await {
+                match timeout(wait, ask(*server, name, kind, config.use_vc)).await {
                     Ok(Ok(addresses)) => return Ok(addresses),
                     Ok(Err(error)) => why = format!("{}: {error}", server.ip()),
                     Err(_) => why = format!("{}: no answer in {} s", server.ip(), wait.as_secs()),
@@ -174,6 +178,28 @@ fn read(path: &str) -> Result<String, ResolveError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(ResolveError::NoAnswer(format!("{path}: {error}"))),
     }
+}
+
+/// Returns the name servers. One on a local link is reached through the interface that is named behind its address.
+fn servers(config: &resolv_conf::Config, port: u16) -> Vec<SocketAddr> {
+    let servers = config.get_nameservers_or_local().into_iter();
+    let servers = servers.map(|server| match server {
+        ScopedIp::V4(address) => SocketAddr::new(address.into(), port),
+        ScopedIp::V6(address, interface) => {
+            let scope = interface.as_deref().and_then(interface_index).unwrap_or(0);
+            SocketAddrV6::new(address, port, 0, scope).into()
+        }
+    });
+    servers.collect()
+}
+
+/// Returns the index of a network interface by its name, or by its index in digits.
+fn interface_index(name: &str) -> Option<u32> {
+    name.parse().ok().or_else(|| {
+        let is_name = !name.contains('/') && !name.starts_with('.');
+        let index = read(&format!("/sys/class/net/{name}/ifindex")).ok().filter(|_| is_name)?;
+        index.trim().parse().ok()
+    })
 }
 
 /// Returns the addresses that `/etc/hosts` lists for a name.

@@ -28,6 +28,24 @@ fn a_stored_output_can_be_read_back_and_not_written() {
 }
 
 #[test]
+fn extensions_are_short_and_plain() {
+    let tree = Tree::new();
+    let store = tree.guard(RESOLVERS[0]).store();
+    for (id, extension, name) in [
+        ("a", "zip", "a.zip"),
+        ("b", "7Z", "b.7Z"),
+        ("c", "", "c.bin"),
+        ("d", "../x", "d.bin"),
+        ("e", "tar gz", "e.bin"),
+        ("f", "ninechars", "f.bin"),
+        ("a", "zip", "a-2.zip"),
+    ] {
+        let path = store.put_as(id, "x", extension).unwrap();
+        assert_eq!(path, format!(".sinew/tool-output/{name}"));
+    }
+}
+
+#[test]
 fn ids_that_could_leave_the_store_are_refused() {
     let tree = Tree::new();
     let store = tree.guard(RESOLVERS[0]).store();

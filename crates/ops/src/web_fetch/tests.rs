@@ -191,3 +191,17 @@ fn a_request_is_sent_as_it_was_asked() {
     assert_eq!(request.headers, [(String::from("Accept"), String::from("x"))]);
     assert!(!call(&world, &NATIVE.tool(), json!({ "url": "http://x.test/missing" })).ok);
 }
+
+#[test]
+fn extensions_are_those_of_names() {
+    for (url, expected) in [
+        ("http://a.test/x.zip", "zip"),
+        ("http://a.test/d.e/x.tar.gz?b=c.d#e.f", "gz"),
+        ("http://a.test/d.e/x", ""),
+        ("http://a.test/", ""),
+        ("http://a.test", ""),
+        ("http://a.test?x.zip", ""),
+    ] {
+        assert_eq!(extension(url), expected, "{url}");
+    }
+}

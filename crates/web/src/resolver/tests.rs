@@ -220,3 +220,25 @@ fn hostile_answers_are_nothing() {
         }
     }
 }
+
+#[test]
+fn name_servers_keep_their_interface() {
+    let index = fs_index("lo");
+    for (line, expected) in [
+        ("nameserver 9.9.9.9", String::from("9.9.9.9:53")),
+        ("nameserver 2620:fe::fe", String::from("[2620:fe::fe]:53")),
+        ("nameserver fe80::1%7", String::from("[fe80::1%7]:53")),
+        ("nameserver fe80::1%lo", format!("[fe80::1%{index}]:53")),
+        ("nameserver fe80::1%nothere0", String::from("[fe80::1]:53")),
+    ] {
+        let config = resolv_conf::Config::parse(line).expect("a configuration");
+        let shown: Vec<String> = servers(&config, 53).iter().map(ToString::to_string).collect();
+        assert_eq!(shown, [expected], "{line}");
+    }
+}
+
+/// Returns the index that the kernel gives an interface.
+fn fs_index(name: &str) -> u32 {
+    let index = read(&format!("/sys/class/net/{name}/ifindex")).expect("an interface");
+    index.trim().parse().expect("a number")
+}
