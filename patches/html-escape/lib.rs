@@ -46,8 +46,9 @@ fn decode_one(text: &str) -> Option<([Option<char>; 2], usize)> {
         None => *web_atoms::NAMED_ENTITIES.get(text.get(1..=end)?)?,
     };
     // A name that ends with `;` is no beginning of another one.
-    let first = char::from_u32(codes.0).filter(|first| *first != '\0')?;
-    Some(([Some(first), char::from_u32(codes.1).filter(|second| *second != '\0')], end + 1))
+    let is_text = |c: &char| ' ' <= *c || "\t\n\x0c\r".contains(*c);
+    let first = char::from_u32(codes.0).filter(is_text)?;
+    Some(([Some(first), char::from_u32(codes.1).filter(is_text)], end + 1))
 }
 
 #[cfg(test)]
@@ -69,6 +70,7 @@ mod tests {
                 "&nothing; &; &#; &#x; &#xd800; &#0; &#+65;",
             ),
             ("&&lt;", "&<"),
+            ("&#10;&#27;&#8;", "\n&#27;&#8;"),
             ("é&eacute;é", "ééé"),
             ("&ééééééééééééééééééééééééé;", "&ééééééééééééééééééééééééé;"),
         ] {

@@ -4,6 +4,9 @@
 //! at every start, and the pages that hold them are then its own memory for as long as it runs: a third of a megabyte in every
 //! server, for pages that one of its workers converts. Here the names are one text, and a search finds them.
 //!
+//! The list of names has those that html5ever and the crates on it name themselves, and the most common others; any other
+//! name is an atom all the same, which is allocated.
+//!
 //! The entities are those of <https://html.spec.whatwg.org/multipage/named-characters.html>.
 
 /// What the references `&#x80;` to `&#x9f;` mean, by

@@ -56,7 +56,7 @@ class Site(http.server.BaseHTTPRequestHandler):
         moved = {
             "/to-canary": f"http://127.0.0.1:{canary}/", "/to-inside": f"http://inside.test:{canary}/",
             "/to-host": f"http://{HERE}:{canary}/", "/to-other": "http://other.test/page", "/to-page": "/page",
-            "/to-file": "file:///etc/passwd", "/to-two": "http://other.test/to-third", "/to-third": "http://third.test/page",
+            "/to-port": "http://other.test:8080/page", "/to-file": "file:///etc/passwd", "/to-two": "http://other.test/to-third", "/to-third": "http://third.test/page",
         }
         headers, body = {"content-type": "text/html; charset=utf-8"}, PAGE
         if self.path in moved:
@@ -138,8 +138,9 @@ def world():
     for step in [f"addr add {SITE}/24 dev far", f"addr add {OTHER}/24 dev far", "link set far up", "link set lo up"]:
         subprocess.run(["ip", *step.split()], check=True)
     threading.Thread(target=name_server, daemon=True).start()
-    server = http.server.ThreadingHTTPServer(("0.0.0.0", 80), Site)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for port in 80, 8080:
+        server = http.server.ThreadingHTTPServer(("0.0.0.0", port), Site)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
     providers.serve(sys.argv[2])
     print("up", flush=True)
     sys.stdin.read()
@@ -171,12 +172,13 @@ class ForwardProxy:
     """A proxy of this host that connects wherever it is asked to, and remembers what it was asked."""
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.authorized = [], None
         proxy = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 proxy.asked.append(self.path)
+                proxy.authorized = self.headers["proxy-authorization"]
                 parts = urllib.parse.urlsplit(self.path)
                 connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=10)
                 try:
@@ -475,7 +477,9 @@ def answers_for_session(root):
         ok, text = said(3, "http://other.test/odd", {"answer": "session"})
         true(not ok, text)
         contains(text, "compresses its answer as `odd`")
-        ok, text = said(4, "http://site.test/to-other")
+        ok, text = said(4, "http://other.test/to-port")
+        true(ok, text)
+        ok, text = said(5, "http://site.test/to-other")
         true(ok, text)
         piped.stdin.close()
         equal(piped.wait(timeout=10), 0)
@@ -618,6 +622,35 @@ def searching_dialects(root):
         equal([ok, json.loads(text)["error"]], [True, "web search not configured"])
 
 
+def unconfirmed_variables(root, proxy, asked):
+    """A repository can set them beside the server that it names, so the user's own configuration does not suffice."""
+    config = Path(os.environ["XDG_CONFIG_HOME"]) / "sinew/config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    was = config.read_text() if config.exists() else None
+    config.write_text("[tools.web_fetch]\nproxy = 'environment'\n")
+    try:
+        with variables(HTTP_PROXY=proxy.address), wire.Server(root, approvals="trust-client") as one:
+            one.shake()
+            result = one.call("WebFetch", {"url": "http://site.test/page"})
+            true(result.get("isError"), result)
+            contains(checks.text(result), "the proxies that variables name are not confirmed")
+        equal(asked(), [])
+        with variables(HTTP_PROXY=proxy.address):
+            line = "--root", os.fspath(root), "--tools", "all", "--approvals", "trust-client", "mcp"
+            subprocess.run([checks.binary(), "trust", "--yes", "--arguments", "--", *line], cwd=root, check=True, capture_output=True)
+            with wire.Server(root, approvals="trust-client") as one:
+                one.shake()
+                result = one.call("WebFetch", {"url": "http://site.test/page"})
+                true(not result.get("isError"), result)
+        equal(asked(), ["http://site.test/page"])
+        with wire.Server(root, approvals="trust-client") as one:
+            one.shake()
+            result = one.call("WebFetch", {"url": "http://site.test/page"})
+            true(not result.get("isError"), result)
+    finally:
+        config.unlink() if was is None else config.write_text(was)
+
+
 def proxies(root, directory, canary):
     proxy = ForwardProxy()
     through = "--set", f"tools.web_fetch.proxy={proxy.address}"
@@ -668,6 +701,26 @@ def proxies(root, directory, canary):
             ok, text = fetch(root, url, *options)
             true(ok, text)
             equal(asked(), expected, url)
+    with check("a name and a password go to the proxy alone"):
+        secret = proxy.address.replace("//", "//ada:secret@")
+        with variables(HTTP_PROXY=secret, NO_PROXY="other.test"):
+            ok, text = fetch(root, "http://site.test/echo", *of_environment)
+            true(ok and "authorization" not in text.lower(), text)
+            equal([asked(), proxy.authorized], [["http://site.test/echo"], "Basic YWRhOnNlY3JldA=="])
+            ok, text = fetch(root, "http://other.test/echo", *of_environment)
+            true(ok and "authorization" not in text.lower(), text)
+        with variables(HTTP_PROXY="http://ada:secret@127.0.0.1:9"):
+            ok, text = fetch(root, "http://site.test/page", *of_environment)
+            true(not ok and "127.0.0.1:9" in text and "secret" not in text, text)
+    with check("a host without a proxy is judged"), variables(HTTP_PROXY=proxy.address, NO_PROXY="inside.test"):
+        ok, text = fetch(root, f"http://inside.test:{canary.port}/", *of_environment)
+        true(not ok and "is not public" in text, text)
+        equal(asked(), [])
+    with check("what is no host is no proxy, and nothing is fetched without one"), variables(HTTP_PROXY="http://${PROXY}:3128"):
+        done = subprocess.run([checks.binary(), "--root", root, *of_environment, "call", "List"], capture_output=True, text=True)
+        contains(done.stderr, "`HTTP_PROXY` names no proxy that can be used")
+    with check("the variables of a client's server count once they are confirmed"):
+        unconfirmed_variables(root, proxy, asked)
     with check("a variable that names no proxy is an error"), variables(HTTPS_PROXY="socks5://127.0.0.1:1"):
         done = subprocess.run([checks.binary(), "--root", root, *of_environment, "call", "List"], capture_output=True, text=True)
         true(done.returncode, done.stdout)

@@ -42,8 +42,17 @@ pub const PATH: &str = "PATH";
 pub const TAVILY_API_KEY: &str = "TAVILY_API_KEY";
 /// The key of Brave for searches.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
-/// The variables that name proxies, and hosts without one; also in lower case.
-const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+/// The variables that name proxies, and hosts without one.
+pub const PROXIES: [&str; 8] = [
+    "http_proxy",
+    "HTTP_PROXY",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+];
 const SHELL: &str = "SHELL";
 /// `--require-sandbox`.
 pub const REQUIRE_SANDBOX: &str = "SINEW_REQUIRE_SANDBOX";
@@ -103,9 +112,10 @@ pub fn api_key(name: &str) -> Option<ApiKey> {
 
 /// Returns the value of a variable that names proxies, or hosts without one.
 pub fn proxy(name: &str) -> Option<String> {
-    let is_known = PROXIES.iter().any(|known| known.eq_ignore_ascii_case(name));
-    let value = is_known.then(|| std::env::var(name).ok()).flatten();
-    value.filter(|value| !value.trim().is_empty())
+    let value = PROXIES.contains(&name).then(|| std::env::var_os(name)).flatten()?;
+    // What is no text names no proxy that can be used, which is said.
+    let value = value.to_string_lossy().into_owned();
+    Some(value).filter(|value| !value.trim().is_empty())
 }
 
 /// Returns the user's shell.

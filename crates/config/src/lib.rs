@@ -43,7 +43,6 @@ pub use serve::serves;
 pub use settings::{
     LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings, WebhookSettings,
 };
-pub use web::with_environment;
 
 /// An invalid configuration: the place, and what to do.
 #[derive(Debug, thiserror::Error)]

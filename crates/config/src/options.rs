@@ -534,7 +534,7 @@ pub struct WebSearchOptions {
 }
 
 /// `[tools.urlPolicy]`: which hosts are fetched in the dialect clawft, under the names of its configuration. Other
-/// dialects do not read it.
+/// dialects read `blockedDomains` alone.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UrlPolicyOptions {

@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
-use sinew_guard::{HostPattern, Proxies, ProxyAddress, WebAddress, WebSettings};
+use serde_json::Value;
+use sinew_guard::{HostPattern, Layer, Proxies, ProxyAddress, WebAddress, WebSettings};
 use sinew_tool::{SearchProvider, SearchSettings};
 
 use super::options::{WebFetchOptions, WebSearchOptions};
-use super::{ConfigError, Options, env_vars, url_policy};
+use super::{
+    ConfigError, Layered, LeftOut, Options, Origin, SYSTEM_FILE, env_vars, hosts, url_policy,
+};
 
 /// The longest time of a page, in seconds.
 const MAX_TIMEOUT_S: u64 = 600;
 /// The longest time of an answer in the cache, in seconds: a day.
 const MAX_CACHE_S: u64 = 86_400;
+/// The key of the proxy.
+const PROXY: &str = "tools.web_fetch.proxy";
 /// The word for the proxies that variables name.
 const ENVIRONMENT: &str = "environment";
 /// The most redirects.
@@ -55,6 +60,9 @@ fn proxies(written: Option<&str>, resolve: Option<bool>) -> Result<Proxies, Conf
         ))
     };
     let address = written.filter(|written| !matches!(*written, "" | ENVIRONMENT));
+    if address.is_some_and(|written| !written.contains("://")) {
+        return Err(wrong("it must begin with `http://` or `https://`"));
+    }
     let address = address.map(ProxyAddress::parse).transpose().map_err(|why| wrong(&why))?;
     if address.as_ref().is_some_and(ProxyAddress::has_credentials) {
         return Err(wrong("a name and a password belong into the variable `HTTPS_PROXY`"));
@@ -63,14 +71,64 @@ fn proxies(written: Option<&str>, resolve: Option<bool>) -> Result<Proxies, Conf
     Ok(Proxies { http: address.clone(), https: address, resolve, ..Proxies::default() })
 }
 
-/// Returns the proxies that count, with those of the environment where the configuration names it.
-pub fn with_environment(options: &Options, written: &Proxies) -> Result<Proxies, ConfigError> {
-    let fetch = options.tools.as_ref().and_then(|tools| tools.web_fetch.as_ref());
-    if fetch.and_then(|fetch| fetch.proxy.as_deref()) != Some(ENVIRONMENT) {
-        return Ok(written.clone());
+impl Layered {
+    /// Returns the proxies that count, with those of the environment where the configuration names it.
+    pub fn proxies(&self, written: &Proxies) -> Result<Proxies, ConfigError> {
+        let proxies = if !self.has_proxies_of_environment() {
+            written.clone()
+        } else if self.unconfirmed().any(|left| env_vars::PROXIES.contains(&left.key.as_str())) {
+            Proxies { unconfirmed: true, ..Proxies::default() }
+        } else {
+            let of_variables = Proxies::from_variables(env_vars::proxy).map_err(ConfigError)?;
+            Proxies { resolve: written.resolve, ..of_variables }
+        };
+        self.hold_proxies(&proxies)?;
+        Ok(proxies)
     }
-    let of_variables = Proxies::from_variables(env_vars::proxy).map_err(ConfigError)?;
-    Ok(Proxies { resolve: written.resolve, ..of_variables })
+
+    /// Leaves out the variables that name proxies, where the configuration heeds them: a repository can set them for a
+    /// client's server.
+    pub fn leave_out_proxies(&mut self) {
+        if !self.has_proxies_of_environment() {
+            return;
+        }
+        for name in env_vars::PROXIES {
+            let Some(value) = env_vars::proxy(name) else { continue };
+            // A password stays unseen.
+            let shown = match ProxyAddress::parse(&value) {
+                Ok(address) if !name.eq_ignore_ascii_case("NO_PROXY") => address.to_string(),
+                _ => value,
+            };
+            let (key, value) = (name.to_owned(), Value::from(shown));
+            self.left_out.push(LeftOut { key, value, origin: Origin::Variable(name) });
+        }
+    }
+
+    fn has_proxies_of_environment(&self) -> bool {
+        let fetch = self.options.tools.as_ref().and_then(|tools| tools.web_fetch.as_ref());
+        fetch.and_then(|fetch| fetch.proxy.as_deref()) == Some(ENVIRONMENT)
+    }
+
+    /// Refuses a proxy of another layer that is not among the hosts of the system's file.
+    fn hold_proxies(&self, proxies: &Proxies) -> Result<(), ConfigError> {
+        let managed = self.options.managed.as_ref().and_then(|managed| managed.hosts.as_ref());
+        let Some(written) = managed.filter(|_| self.origin(PROXY).layer() != Layer::System) else {
+            return Ok(());
+        };
+        let written: Vec<&str> = written.iter().map(String::as_str).collect();
+        let allowed = hosts::parse(hosts::MANAGED, &written)?;
+        let is_outside = |proxy: &&ProxyAddress| {
+            !allowed.iter().any(|pattern| pattern.means(&proxy.host(), false))
+        };
+        match proxies.http.iter().chain(&proxies.https).find(is_outside) {
+            None => Ok(()),
+            Some(proxy) => Err(ConfigError(format!(
+                "{}: `{PROXY}` names {proxy}, which is not among `{}` of {SYSTEM_FILE}",
+                self.origin(PROXY),
+                hosts::MANAGED
+            ))),
+        }
+    }
 }
 
 /// Returns who answers searches.

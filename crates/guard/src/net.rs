@@ -221,7 +221,10 @@ impl Net for CallNet {
             let named = address.host().clone();
             let is_found = web.sessions.is_found(&session, address.as_str(), &named);
             let judge = |address: &WebAddress, method: &Method| {
+                // Another port of the same name is no other host, as it is for what a session knows.
+                let is_named = address.host().name() == named.name();
                 let unnamed = web.sessions.unnamed_host(&session, address.host());
+                let unnamed = unnamed.filter(|_| !is_named || is_found);
                 // A refusal shows where the server leads.
                 rules
                     .judge(address, method, unnamed)

@@ -12,14 +12,12 @@ const EMPTY: &str = "\"tools\":[]";
 
 /// Returns a list of tools, serialised one by one: their schemas would need several times its memory.
 pub(crate) fn list_bytes(tools: impl Iterator<Item = ToolInfo>, stateless: bool) -> Vec<u8> {
-    let mut empty = ServerResult::ListToolsResult(list(Vec::new()));
-    if stateless {
-        empty.fill_missing_cache_hints();
-    } else {
-        empty.strip_result_type_for_legacy_peer();
-    }
-    let empty = serde_json::to_string(&empty).unwrap_or_default();
-    let Some((before, after)) = empty.split_once(EMPTY) else { return empty.into_bytes() };
+    let empty = serde_json::to_string(&shaped(Vec::new(), stateless)).unwrap_or_default();
+    let Some((before, after)) = empty.split_once(EMPTY) else {
+        // The library writes an empty list in another way.
+        let all = shaped(tools.map(tool).collect(), stateless);
+        return serde_json::to_vec(&all).unwrap_or_default();
+    };
     let mut bytes = [before, EMPTY.trim_end_matches(']')].concat().into_bytes();
     for (n, info) in tools.enumerate() {
         if 0 < n {
@@ -32,6 +30,17 @@ pub(crate) fn list_bytes(tools: impl Iterator<Item = ToolInfo>, stateless: bool)
     bytes.extend_from_slice(after.as_bytes());
     bytes.shrink_to_fit();
     bytes
+}
+
+/// Returns a list in the shape of a client with or without handshake.
+fn shaped(tools: Vec<Tool>, stateless: bool) -> ServerResult {
+    let mut result = ServerResult::ListToolsResult(list(tools));
+    if stateless {
+        result.fill_missing_cache_hints();
+    } else {
+        result.strip_result_type_for_legacy_peer();
+    }
+    result
 }
 
 pub(crate) fn list(tools: Vec<Tool>) -> ListToolsResult {
@@ -62,4 +71,33 @@ pub(crate) fn tool(info: ToolInfo) -> Tool {
 /// Replaces `::`, which MCP names cannot contain; the runtime accepts both spellings.
 pub fn wire_name(name: &str) -> String {
     name.replace("::", "__")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sinew_tool::Facts;
+
+    use super::*;
+
+    #[test]
+    fn lists_are_those_of_the_library() {
+        let one = |n: usize| ToolInfo {
+            name: format!("a::{n}"),
+            title: (n == 1).then(|| String::from("\"tools\":[]")),
+            description: String::from("\"tools\":[] and é"),
+            parameters: json!({"type": "object", "properties": {"tools": []}}),
+            output_schema: (n == 2).then(|| json!({"type": "object"})),
+            facts: Facts::UNKNOWN,
+            core: false,
+        };
+        for n in [0, 1, 3] {
+            for stateless in [false, true] {
+                let all = shaped((0..n).map(one).map(tool).collect(), stateless);
+                let expected = serde_json::to_string(&all).expect("JSON");
+                let bytes = list_bytes((0..n).map(one), stateless);
+                assert_eq!(String::from_utf8(bytes).expect("text"), expected, "{n} {stateless}");
+            }
+        }
+    }
 }

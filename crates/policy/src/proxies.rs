@@ -10,8 +10,23 @@ use url::Url;
 
 use crate::hosts::HostPattern;
 
-/// Names of local networks: RFC 6761 (6.3), RFC 6762, RFC 8375, and what ICANN keeps for private use since 2024.
-const LOCAL_NAMES: [&str; 4] = ["localhost", "local", "home.arpa", "internal"];
+/// Names of local networks: RFC 6761 (6.3), RFC 6762 (3 and appendix G), RFC 8375, what ICANN keeps for private use since
+/// 2024, what files of hosts and clusters of containers use, and the metadata service of Google Cloud.
+const LOCAL_NAMES: [&str; 13] = [
+    "localhost",
+    "localdomain",
+    "localdomain6",
+    "local",
+    "home.arpa",
+    "internal",
+    "intranet",
+    "private",
+    "corp",
+    "home",
+    "lan",
+    "svc",
+    "metadata.goog",
+];
 
 /// Which proxies are asked. The default connects without one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +39,8 @@ pub struct Proxies {
     pub except: Vec<HostPattern>,
     /// Whether a proxy alone resolves names.
     pub resolve: bool,
+    /// Whether variables name them that the user has not confirmed: then no public host is reached.
+    pub unconfirmed: bool,
 }
 
 /// The address of a proxy, which may hold a password.
@@ -44,6 +61,12 @@ impl ProxyAddress {
                 url.scheme()
             ));
         }
+        // HTTP clients take fewer characters for a host than addresses of pages may have, and pass over what they do not.
+        let host = url.host_str().unwrap_or_default();
+        let is_plain = |c: u8| c.is_ascii_alphanumeric() || b"-._:[]".contains(&c);
+        if host.is_empty() || !host.bytes().all(is_plain) {
+            return Err(format!("`{}` is no host", host.escape_debug()));
+        }
         if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
             return Err(String::from("it must end after its host and port"));
         }
@@ -55,6 +78,11 @@ impl ProxyAddress {
         &self.0
     }
 
+    /// Returns the host with its port.
+    pub fn host(&self) -> Host {
+        Host::new(self.0.host_str().unwrap_or_default(), self.0.port_or_known_default())
+    }
+
     /// Returns whether the address holds a name or a password.
     pub fn has_credentials(&self) -> bool {
         !self.0.username().is_empty() || self.0.password().is_some()
@@ -63,10 +91,7 @@ impl ProxyAddress {
 
 impl fmt::Display for ProxyAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.0.host_str().unwrap_or_default();
-        let port = self.0.port_or_known_default();
-        f.write_str(name)?;
-        port.map_or(Ok(()), |port| write!(f, ":{port}"))
+        self.host().fmt(f)
     }
 }
 
@@ -93,7 +118,7 @@ impl Proxies {
             http: first(&["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])?,
             https: first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?,
             except: except.split([',', ' ']).flat_map(excepted).collect(),
-            resolve: false,
+            ..Self::default()
         })
     }
 
@@ -171,6 +196,9 @@ mod tests {
             ("socks5://one.test", "not `socks5`"),
             ("http://one.test/path", "after its host"),
             ("http://", "empty host"),
+            ("http://${PROXY}:3128", "is no host"),
+            ("http://a{b}.test:1", "is no host"),
+            ("http://`id`", "is no host"),
         ] {
             let error = read(&[("HTTPS_PROXY", value)]).expect_err(value);
             assert!(error.starts_with("`HTTPS_PROXY`") && error.contains(part), "{error}");
@@ -187,6 +215,9 @@ mod tests {
             ("metadata.google.internal", true),
             ("router.home.arpa", true),
             ("home.arpa", true),
+            ("localhost.localdomain", true),
+            ("api.default.svc", true),
+            ("metadata.goog", true),
             ("docs.rs", false),
             ("notlocal.test", false),
             ("xlocalhost.test", false),

@@ -166,6 +166,7 @@ impl fmt::Display for Condition {
         let effects = self.effects.map(|effects| effects.names().join("|"));
         let (paths, hosts) = match &self.object {
             Object::Paths(paths) => (paths.written.join("|"), String::new()),
+            Object::Hosts(hosts) if hosts.is_empty() => (String::new(), String::from("no host")),
             Object::Hosts(hosts) => (String::new(), in_list(hosts)),
             Object::Call | Object::Command(_) => (String::new(), String::new()),
         };

@@ -65,6 +65,9 @@ const DISCARDED_STACK: usize = 256 << 10;
 /// How much of the stack beneath a caller is kept, for the frames of what discards the rest, in bytes.
 const KEPT_STACK: usize = 16 << 10;
 
+/// The deepest a caller may be on the main thread's stack, in bytes.
+const MAX_DEPTH: usize = 1 << 20;
+
 /// Gives back the pages of the main thread's stack that deeper calls used before; on other threads it does nothing.
 ///
 /// For a server that has started: start-up reaches much deeper than calls do.
@@ -76,6 +79,13 @@ pub fn discard_used_stack() {
     let page = rustix::param::page_size();
     let marker = 0_u8;
     let here = std::ptr::from_ref(&marker).expose_provenance();
+    // The kernel puts these bytes above the frames of the main thread. A stack that the program made itself is elsewhere.
+    // SAFETY: the function reads what the kernel gave the process.
+    let top = unsafe { libc::getauxval(libc::AT_RANDOM) };
+    let depth = usize::try_from(top).unwrap_or_default().checked_sub(here);
+    if depth.is_none_or(|depth| MAX_DEPTH < depth) {
+        return;
+    }
     let end = here.saturating_sub(KEPT_STACK) / page * page;
     // SAFETY: the pages beneath the frames of this thread hold nothing; the kernel gives empty pages once they are
     // used again. A part that is not mapped is passed over.

@@ -115,7 +115,7 @@ pub(crate) fn wire(
         ..settings.web.search.clone()
     };
     let web = settings.web.clone();
-    let proxies = config::with_environment(&loaded.layered.options, &web.proxies)?;
+    let proxies = loaded.layered.proxies(&web.proxies)?;
     builder = builder.web(WebSettings { helper, search, proxies, ..web });
     let checkpoints = checkpoints(loaded);
     if let Some(checkpoints) = &checkpoints {

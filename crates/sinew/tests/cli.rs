@@ -635,6 +635,24 @@ const SEARCH_SEARXNG: &[&str] = &["call", "WebSearch", r#"{"query":"x","provider
 const SEARCH_ENDPOINT: &[&str] = &["call", "WebSearch", r#"{"query":"x","provider":"endpoint"}"#];
 const SHOW: &[&str] = &["config", "show"];
 
+#[test]
+fn checks_of_addresses_cannot_be_switched_off() {
+    for (key, value, warns) in [
+        ("tools.urlPolicy.enabled", "false", true),
+        ("tools.urlPolicy.allowPrivate", "true", true),
+        ("tools.urlPolicy.enabled", "true", false),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sinew = command(dir.path());
+        sinew.current_dir(dir.path()).args(["--root", ".", "--set", &format!("{key}={value}")]);
+        sinew.args(FETCH_CLAWFT);
+        let done = sinew.output().unwrap();
+        let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        assert_eq!(said.contains(&format!("`{key}` changes nothing")), warns, "{said}");
+        assert!(said.contains("is not public"), "{said}");
+    }
+}
+
 /// Every key of the configuration.
 const KEYS: &[Row] = &[
     ("roots", r#"["{other}"]"#, LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),

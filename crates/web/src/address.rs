@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolving};
 use sinew_policy::addresses::special;
+use sinew_tool::BoxFuture;
 
 use crate::resolver::{Resolve, ResolveError};
 
@@ -83,6 +84,22 @@ impl reqwest::dns::Resolve for JudgedResolver {
             let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(addresses.collect::<Vec<_>>().into_iter()) as Addrs)
         })
+    }
+}
+
+/// Resolves these names alone: a client that should ask a proxy then connects to nothing else.
+#[derive(Debug)]
+pub(crate) struct OnlyNames {
+    pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) names: Vec<String>,
+}
+
+impl Resolve for OnlyNames {
+    fn resolve(&self, name: &str) -> BoxFuture<'static, Result<Vec<IpAddr>, ResolveError>> {
+        match self.names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            true => self.resolver.resolve(name),
+            false => Box::pin(async { Err(ResolveError::NoName) }),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::Url;
 
-use crate::address::{self, JudgedResolver, NotPublic};
+use crate::address::{self, JudgedResolver, NotPublic, OnlyNames};
 use crate::cache::Cache;
 use crate::http;
 use crate::resolver::{DnsResolver, Resolve, ResolveError};
@@ -296,6 +296,13 @@ impl Fetcher {
         let is_allowed = self.settings.allowed.iter().any(|pattern| pattern.means(host, false));
         let proxy = self.settings.proxies.of(step.address.url.scheme(), host);
         let proxy = proxy.filter(|_| !is_allowed);
+        if !is_allowed && self.settings.proxies.unconfirmed {
+            return Err(ToolError::new(
+                Kind::Unavailable,
+                "the proxies that variables name are not confirmed",
+            )
+            .hint("the user confirms them with `sinew trust --arguments`"));
+        }
         // A literal address never reaches the resolver.
         if !is_allowed && let Ok(literal) = host.name().parse() {
             address::judge(&[literal]).map_err(|error| not_public(host, error))?;
@@ -334,10 +341,11 @@ impl Fetcher {
     /// Judges what a name means before a proxy is asked for it.
     async fn judge_name(&self, host: &Host) -> Result<(), ToolError> {
         if self.settings.proxies.resolve {
-            return match proxies::is_local(host.name()) {
-                true => Err(local(host)),
-                false => Ok(()),
-            };
+            if proxies::is_local(host.name()) {
+                return Err(local(host));
+            }
+            let listed = self.settings.resolver.listed(host.name());
+            return address::judge(&listed).map_err(|error| not_public(host, error));
         }
         let resolved = self.settings.resolver.resolve(host.name()).await;
         let addresses = resolved.map_err(|error| unresolved(host, error))?;
@@ -428,6 +436,9 @@ impl Fetcher {
     /// Returns the client of requests through a proxy. It resolves the names of proxies alone, which are the user's.
     fn proxied_client(&self) -> Result<Client, String> {
         let resolver = Arc::clone(&self.settings.resolver);
+        let Proxies { http, https, .. } = &self.settings.proxies;
+        let names = http.iter().chain(https).map(|proxy| proxy.host().name().to_owned());
+        let resolver = Arc::new(OnlyNames { resolver, names: names.collect() });
         let resolver = Arc::new(JudgedResolver { resolver, public_only: false });
         let Proxies { http, https, .. } = &self.settings.proxies;
         let http = http.iter().map(|proxy| Proxy::http(proxy.url().clone()));

@@ -185,7 +185,11 @@ fn layered(
         layers.set_written(written, said.origin(env_vars::SET, "--set"))?;
     }
     add_flags(&mut layers, said)?;
-    Ok(layers.merge()?)
+    let mut layered = layers.merge()?;
+    if said.is_held {
+        layered.leave_out_proxies();
+    }
+    Ok(layered)
 }
 
 /// Adds a project's file, which may loosen if the user trusts its current content.
