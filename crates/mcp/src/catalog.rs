@@ -76,6 +76,7 @@ pub fn wire_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use sinew_runtime::Owner;
     use sinew_tool::Facts;
 
     use super::*;
@@ -90,6 +91,7 @@ mod tests {
             output_schema: (n == 2).then(|| json!({"type": "object"})),
             facts: Facts::UNKNOWN,
             core: false,
+            owner: Owner::Program,
         };
         for n in [0, 1, 3] {
             for stateless in [false, true] {

@@ -10,6 +10,7 @@ use sinew_tool::{
     Verdict,
 };
 
+use crate::owner::Owner;
 use crate::schema_check::SchemaCheck;
 
 /// A tool as a catalog lists it.
@@ -29,6 +30,8 @@ pub struct ToolInfo {
     pub facts: Facts,
     /// Whether it belongs to the short catalog.
     pub core: bool,
+    /// Who brought it.
+    pub owner: Owner,
 }
 
 /// One tool of a catalog with values computed once.
@@ -38,14 +41,15 @@ pub(crate) struct Listed {
     pub(crate) rules: Arc<Rules>,
     /// Whether they deny every call of it.
     pub(crate) is_denied: bool,
+    owner: Owner,
     schema: SchemaCheck,
 }
 
 impl Listed {
-    fn new(tool: Arc<dyn Tool>, all: &Arc<Rules>) -> Self {
+    fn new(tool: Arc<dyn Tool>, owner: Owner, all: &Arc<Rules>) -> Self {
         let rules = all.of_tool(tool.name(), tool.operation());
         let is_denied = denies(&rules, &*tool);
-        Self { tool, rules, is_denied, schema: SchemaCheck::default() }
+        Self { tool, rules, is_denied, owner, schema: SchemaCheck::default() }
     }
 
     /// Checks arguments of a tool that does not decode them itself, and returns them.
@@ -109,8 +113,9 @@ impl Catalog {
         shown: &dyn Fn(&dyn Tool) -> bool,
     ) -> Self {
         let require_approval = rules.require_approval || settings.require_approval;
-        let all: Vec<Arc<dyn Tool>> =
-            (dialect.tools)().into_iter().chain(more.iter().cloned()).collect();
+        let mut all: Vec<Arc<dyn Tool>> = (dialect.tools)();
+        let n_built_in = all.len();
+        all.extend(more.iter().cloned());
         let looks = all.iter().filter(|tool| tool.facts().effects.only_observes());
         let lookers = looks.map(|tool| Looker {
             name: tool.name().to_owned(),
@@ -129,18 +134,27 @@ impl Catalog {
             tools: Vec::new(),
             by_name: HashMap::new(),
         };
-        for tool in all {
+        for (at, tool) in all.into_iter().enumerate() {
             if shown(&*tool) {
-                catalog.add(tool);
+                catalog.add(tool, if at < n_built_in { Owner::BuiltIn } else { Owner::Program });
             }
         }
         catalog
     }
 
+    /// Returns the owner of a tool that one of this owner and name may not replace. Clients may take `::` for `__`, so
+    /// names that differ in that alone are the same.
+    pub(crate) fn keeper(&self, name: &str, owner: &Owner) -> Option<&Owner> {
+        let spelled = |name: &str| name.replace("::", "__");
+        let wanted = spelled(name);
+        let mut same = self.tools.iter().filter(|listed| spelled(listed.tool.name()) == wanted);
+        same.find(|listed| !owner.may_replace(&listed.owner)).map(|listed| &listed.owner)
+    }
+
     /// Adds a tool and replaces one of the same name.
-    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) {
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>, owner: Owner) {
         let name = tool.name().to_owned();
-        let listed = Arc::new(Listed::new(tool, &self.rules));
+        let listed = Arc::new(Listed::new(tool, owner, &self.rules));
         match self.by_name.get(&name).copied().and_then(|at| self.tools.get_mut(at)) {
             Some(place) => *place = listed,
             None => {
@@ -152,11 +166,20 @@ impl Catalog {
 
     /// Removes a tool; returns whether it was there.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
+        0 < self.retain(|tool, _| tool.name() != name)
+    }
+
+    /// Removes the tools of an owner; returns how many there were.
+    pub(crate) fn remove_of(&mut self, owner: &Owner) -> usize {
+        self.retain(|_, of| of != owner)
+    }
+
+    fn retain(&mut self, keeps: impl Fn(&dyn Tool, &Owner) -> bool) -> usize {
         let before = self.tools.len();
-        self.tools.retain(|listed| listed.tool.name() != name);
+        self.tools.retain(|listed| keeps(&*listed.tool, &listed.owner));
         let names = self.tools.iter().map(|listed| listed.tool.name().to_owned());
         self.by_name = names.zip(0..).collect();
-        self.tools.len() < before
+        before - self.tools.len()
     }
 
     /// Returns the name of the dialect.
@@ -176,6 +199,7 @@ impl Catalog {
                 output_schema: tool.output_schema(),
                 facts: tool.facts(),
                 core: tool.core(),
+                owner: listed.owner.clone(),
             }
         })
     }

@@ -26,6 +26,7 @@ use crate::hooks::Hooks;
 use crate::hooks::session::Sessions;
 use crate::hooks::telling::Telling;
 use crate::ledgers::NoLedger;
+use crate::owner::Owner;
 use crate::path_queue::PathQueue;
 use crate::schema_check;
 use crate::session_turns::SessionTurns;
@@ -93,16 +94,48 @@ impl Runtime {
         self.catalogs.subscribe()
     }
 
-    /// Adds a tool to every catalog and replaces one of the same name. Surfaces notify their clients;
+    /// Adds a tool of the program to every catalog and replaces one of the same name. Surfaces notify their clients;
     /// calls in progress keep their catalog.
     ///
     /// Fails where the tool needs JSON schema checks and this build has none.
     pub fn add_tool(&self, tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
         checkable(tool)?;
         self.catalogs.send_modify(|catalogs| {
-            Arc::make_mut(catalogs).iter_mut().for_each(|catalog| catalog.add(Arc::clone(tool)));
+            for catalog in Arc::make_mut(catalogs) {
+                catalog.add(Arc::clone(tool), Owner::Program);
+            }
         });
         Ok(())
+    }
+
+    /// Adds a tool of a server of others to every catalog, and replaces one of the same server and name.
+    ///
+    /// Fails, and changes no catalog, where a tool of another owner has that name.
+    pub fn add_foreign_tool(&self, server: &str, tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
+        checkable(tool)?;
+        let owner = Owner::Foreign(Arc::from(server));
+        let mut added = Ok(());
+        self.catalogs.send_if_modified(|catalogs| {
+            let keeper = catalogs.iter().find_map(|one| one.keeper(tool.name(), &owner)).cloned();
+            if let Some(owner) = keeper {
+                added = Err(BuildError::NameTaken { name: tool.name().to_owned(), owner });
+                return false;
+            }
+            for catalog in Arc::make_mut(catalogs) {
+                catalog.add(Arc::clone(tool), owner.clone());
+            }
+            true
+        });
+        added
+    }
+
+    /// Removes the tools of a server of others from every catalog; returns whether one had any.
+    pub fn remove_foreign_tools(&self, server: &str) -> bool {
+        let owner = Owner::Foreign(Arc::from(server));
+        self.catalogs.send_if_modified(|catalogs| {
+            let catalogs = Arc::make_mut(catalogs).iter_mut();
+            0 < catalogs.map(|catalog| catalog.remove_of(&owner)).sum::<usize>()
+        })
     }
 
     /// Removes a tool from every catalog; returns whether one had it.
@@ -238,6 +271,16 @@ pub enum BuildError {
          `json-schema`, or return false from `checked_by_schema` and check them in the tool"
     )]
     NoSchemaCheck(String),
+    /// A tool of another owner has the name, which a server of others cannot take.
+    #[error(
+        "the tool `{name}` is one of {owner}, and no other server replaces it; give it another name"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        owner: Owner,
+    },
     /// The guard refused the roots or the rules.
     #[error(transparent)]
     Guard(#[from] GuardError),

@@ -113,6 +113,35 @@ const BEGIN: Row<Begin> = Row {
     ..Row::<Begin>::shaped(|_, (), _| Reply::text("named"))
 };
 
+/// A tool that only has a name.
+struct Named(&'static str);
+
+impl Tool for Named {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn description(&self) -> &str {
+        "Does nothing."
+    }
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+    fn facts(&self) -> Facts {
+        Facts::OBSERVES
+    }
+    fn execute<'a>(
+        &'a self,
+        _args: Arguments,
+        _cx: &'a Context,
+    ) -> BoxFuture<'a, Result<Reply, ToolError>> {
+        Box::pin(async { Ok(Reply::text("nothing")) })
+    }
+}
+
+pub(crate) fn named(name: &'static str) -> Arc<dyn Tool> {
+    Arc::new(Named(name))
+}
+
 /// Answers many lines, waits for ever, or panics.
 struct Odd;
 

@@ -8,5 +8,6 @@
 mod asking;
 mod deeds;
 mod hooks;
+mod owners;
 mod spans;
 mod way;

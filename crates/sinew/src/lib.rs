@@ -76,7 +76,7 @@ pub use sinew_guard::{
 };
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,
-    HookCommand, HookTrial, MemoryLedger, NoLedger, Runtime, ToolInfo,
+    HookCommand, HookTrial, MemoryLedger, NoLedger, Owner, Runtime, ToolInfo,
 };
 pub use sinew_tool::*;
 
