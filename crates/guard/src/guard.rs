@@ -34,7 +34,10 @@ use sinew_policy::rule::{Beneath, Judge};
 use sinew_policy::rules::{self, PathGlobs, PathRules};
 use sinew_records::checkpoints::Checkpoints;
 use sinew_records::knowledge::KnowledgeBase;
-use sinew_sandbox::{CommandSettings, Commands, Helper, SandboxLevel, Shortfall, real_or_same};
+use sinew_sandbox::{
+    CommandSettings, Commands, Helper, SandboxLevel, ServerProcess, ServerProgram, Shortfall,
+    no_helper, real_or_same,
+};
 use sinew_shell::{Scene, Seen};
 
 /// Settings to open a guard.
@@ -305,6 +308,12 @@ impl Guard {
     /// Ends every running command.
     pub fn close_commands(&self) {
         self.shared.commands.iter().for_each(|commands| commands.close());
+    }
+
+    /// Starts a server, such as an MCP server, in a sandbox of its own. It may change the roots as commands may.
+    pub async fn start_server(&self, program: ServerProgram) -> Result<ServerProcess, ToolError> {
+        let commands = self.shared.commands.as_ref().ok_or_else(no_helper)?;
+        commands.start_server(program, &self.globs).await
     }
 
     /// Returns the sandbox of a session's commands, opening the session if needed; `None` without commands.

@@ -61,8 +61,9 @@ pub use sinew_sandbox::memory::{discard_used_stack, keep_freed_memory, unmap_sta
 pub use sinew_sandbox::streams::{BlockingFile, Streams, standard_streams};
 pub use sinew_sandbox::{
     Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
-    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, SandboxLevel, Shortfall,
-    TrustedPrograms, Unrunnable, close_process, environment,
+    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, RunningServer, SandboxLevel,
+    ServerProcess, ServerProgram, Shortfall, TrustedPrograms, Unrunnable, close_process,
+    environment,
 };
 pub use sinew_shell::command_pattern::CommandPattern;
 #[cfg(feature = "web")]

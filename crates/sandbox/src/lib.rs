@@ -28,6 +28,7 @@ mod programs;
 mod run;
 mod sandbox;
 mod sandbox_level;
+mod server;
 mod session;
 mod session_cwd;
 mod settings;
@@ -71,6 +72,7 @@ pub use own::{
 };
 pub use run::processes;
 pub use sandbox_level::{SandboxLevel, Shortfall};
+pub use server::{RunningServer, ServerProcess, ServerProgram};
 pub use settings::{CommandSettings, ProcessLimits};
 pub use spawn::bear_limits;
 
@@ -233,15 +235,7 @@ impl Commands {
 
     fn order_of(&self, session: Arc<Session>, job: Job) -> Result<Running, ToolError> {
         let mut env = job.env;
-        let temporary = match session.level {
-            SandboxLevel::Namespaces | SandboxLevel::Bubblewrap => Some(PathBuf::from("/tmp")),
-            SandboxLevel::Landlock => Some(session.scratch().join("tmp")),
-            SandboxLevel::None => None,
-        };
-        if let Some(temporary) = temporary {
-            env.retain(|(name, _)| name != "TMPDIR");
-            env.push((OsString::from("TMPDIR"), temporary.into()));
-        }
+        session.set_temporary_directory(&mut env);
         let order = SpawnRequest {
             program: job.program,
             argv: job.argv,
@@ -360,19 +354,30 @@ impl Commands {
             return Ok(session);
         }
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
-        let opened = Session::open(
+        let session = Arc::new(self.open_session(helper, globs, self.settings.network)?);
+        self.warn_of(&session);
+        sessions.insert((name.to_owned(), globs.clone()), Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Opens a session that may or may not reach the network. Fails where its commands could open what path globs deny.
+    fn open_session(
+        &self,
+        helper: &Helper,
+        globs: &PathGlobs,
+        network: bool,
+    ) -> Result<Session, ToolError> {
+        let session = Session::open(
             helper,
             &self.settings.levels,
             &self.settings.sessions,
             self.find("bwrap").as_deref(),
-            |level, scratch| self.policy(level, scratch, globs),
+            |level, scratch| self.policy(level, scratch, globs, network),
         );
-        let session = Arc::new(opened.map_err(no_session)?);
+        let session = session.map_err(no_session)?;
         if !globs.is_empty() && !session.is_watched() && !self.wants_no_containment() {
             return Err(not_judged(&session.missing));
         }
-        self.warn_of(&session);
-        sessions.insert((name.to_owned(), globs.clone()), Arc::clone(&session));
         Ok(session)
     }
 
@@ -414,7 +419,13 @@ impl Commands {
         caches
     }
 
-    fn policy(&self, level: SandboxLevel, scratch: &Path, globs: &PathGlobs) -> Policy {
+    fn policy(
+        &self,
+        level: SandboxLevel,
+        scratch: &Path,
+        globs: &PathGlobs,
+        network: bool,
+    ) -> Policy {
         let settings = &self.settings;
         Policy {
             level,
@@ -436,7 +447,7 @@ impl Commands {
                 roots: self.writable.clone(),
                 unprotected: settings.unprotected.clone(),
                 globs: globs.clone(),
-                network: settings.network,
+                network,
                 hidden: settings.hidden.iter().map(|path| real_or_same(path)).collect(),
                 in_view_of_machine: level <= SandboxLevel::Landlock,
                 own: match level {
@@ -451,7 +462,7 @@ impl Commands {
             caches: self.caches(),
             scratch: scratch.to_owned(),
             shared_memory: (level == SandboxLevel::Landlock).then(|| scratch.join("shm")),
-            network: settings.network,
+            network,
             limits: settings.limits.of_system(),
             max_processes: settings.max_processes,
             trusted: false,

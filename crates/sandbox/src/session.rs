@@ -5,6 +5,7 @@
 )]
 
 use sinew_tool::sync::lock;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -213,6 +214,17 @@ impl Session {
     /// Returns the directory of the session's own files.
     pub(super) fn scratch(&self) -> &Path {
         self.scratch.path()
+    }
+
+    /// Points programs at the directory for temporary files of this session.
+    pub(super) fn set_temporary_directory(&self, env: &mut Vec<(OsString, OsString)>) {
+        let directory = match self.level {
+            SandboxLevel::Namespaces | SandboxLevel::Bubblewrap => PathBuf::from("/tmp"),
+            SandboxLevel::Landlock => self.scratch().join("tmp"),
+            SandboxLevel::None => return,
+        };
+        env.retain(|(name, _)| name != "TMPDIR");
+        env.push((OsString::from("TMPDIR"), directory.into()));
     }
 
     /// Kills every process of the session, even if another call still follows one.

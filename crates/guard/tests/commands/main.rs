@@ -15,6 +15,7 @@ mod git;
 mod goes_on;
 mod hazards;
 mod probes;
+mod servers;
 mod twin;
 mod victim;
 mod world;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     trials.extend(git::trials(&helper));
     trials.extend(goes_on::trials(&helper));
     trials.extend(probes::trials(&helper));
+    trials.extend(servers::trials(&helper));
     trials.extend(twin::trials(&helper));
     trials.extend(victim::trials(&helper));
     let done = libtest_mimic::run(&args, trials);
