@@ -28,8 +28,8 @@ use sinew_ops::web_fetch::{self, WebContent};
 use sinew_ops::web_search::{self, WebSearchOut};
 use sinew_ops::{apply_patch, iso_millis, list, read, write};
 use sinew_tool::{
-    Bound, Conventions, Dialect, Exit, FileError, FileKind, FileSettings, Finished, Kind, Param,
-    ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
+    Bound, Conventions, Dialect, Exit, FileError, FileKind, FileSettings, Finished, ForeignNames,
+    Kind, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
 };
 
 use crate::words::{hint, said, text, without_argument};
@@ -43,7 +43,11 @@ pub const AGENTOS: Dialect = Dialect {
     conventions: CONVENTIONS,
 };
 
-const CONVENTIONS: Conventions = Conventions { notes_apart: true, ..Conventions::DEFAULT };
+const CONVENTIONS: Conventions = Conventions {
+    foreign_names: ForeignNames { prefix: "mcp_", separator: "_", ..ForeignNames::DEFAULT },
+    notes_apart: true,
+    ..Conventions::DEFAULT
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![

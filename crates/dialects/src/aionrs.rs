@@ -22,8 +22,8 @@ use std::sync::Arc;
 use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, read, row_name, write};
 use sinew_tool::{
-    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
-    Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, line_name,
+    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, ForeignNames, Kind, Param,
+    ParamKind, Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, line_name,
 };
 
 use crate::words::{hint, occurrences, said, without_argument};
@@ -37,7 +37,11 @@ pub const AIONRS: Dialect = Dialect {
     conventions: CONVENTIONS,
 };
 
-const CONVENTIONS: Conventions = Conventions { takes_turns: true, ..Conventions::DEFAULT };
+const CONVENTIONS: Conventions = Conventions {
+    foreign_names: ForeignNames { prefix: "mcp__", bare: true, ..ForeignNames::DEFAULT },
+    takes_turns: true,
+    ..Conventions::DEFAULT
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![READ.tool(), WRITE.tool(), EDIT.tool(), BASH.tool(), GREP.tool(), GLOB.tool()]

@@ -28,8 +28,8 @@ use serde_json::{Map, Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, read, row_name, write};
 use sinew_tool::{
-    Block, Conventions, CutText, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Outputs,
-    Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError, line_name,
+    Block, Conventions, CutText, Dialect, Exit, FileKind, FileSettings, Finished, ForeignNames,
+    Kind, Outputs, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError, line_name,
 };
 
 use crate::words::{hint, occurrences, renamed, said, without_argument};
@@ -44,6 +44,12 @@ pub const MOLF: Dialect = Dialect {
 };
 
 const CONVENTIONS: Conventions = Conventions {
+    foreign_names: ForeignNames {
+        separator: "_",
+        labelled: true,
+        closed_schemas: true,
+        ..ForeignNames::DEFAULT
+    },
     notes_apart: true,
     joined_paths: true,
     outputs: Some(Outputs { directory: ".molf", title_lines: 1, words: cut }),
@@ -306,7 +312,7 @@ fn cut(text: &CutText<'_>) -> String {
 fn envelope(reply: &Reply, path: Option<&str>) -> Value {
     let texts = reply.content.iter().filter_map(|block| match block {
         Block::Text { text } => Some(text.as_str()),
-        Block::Image { .. } | Block::Audio { .. } | Block::Resource { .. } => None,
+        _ => None,
     });
     let mut output = texts.collect::<Vec<_>>().join("\n");
     let error = reply.error.as_ref().map(|error| match &error.hint {

@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::{checkpoint_restore, edit, glob, grep, multi_edit, read, write};
 use sinew_tool::{
-    Bound, Conventions, Dialect, Exit, FileSettings, Finished, Kind, Param, ParamKind, Preset,
-    Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, Was,
+    Bound, Conventions, Dialect, Exit, FileSettings, Finished, ForeignNames, Kind, Param,
+    ParamKind, Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, Was,
 };
 
 use crate::words::{text, without_argument};
@@ -35,7 +35,11 @@ pub const MOLTIS: Dialect = Dialect {
     conventions: CONVENTIONS,
 };
 
-const CONVENTIONS: Conventions = Conventions { notes_apart: true, ..Conventions::DEFAULT };
+const CONVENTIONS: Conventions = Conventions {
+    foreign_names: ForeignNames { prefix: "mcp__", ..ForeignNames::DEFAULT },
+    notes_apart: true,
+    ..Conventions::DEFAULT
+};
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![

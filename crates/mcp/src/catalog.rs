@@ -76,7 +76,7 @@ pub fn wire_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sinew_runtime::Owner;
+    use sinew_runtime::{Owner, Visibility};
     use sinew_tool::Facts;
 
     use super::*;
@@ -92,6 +92,7 @@ mod tests {
             facts: Facts::UNKNOWN,
             core: false,
             owner: Owner::Program,
+            visibility: Visibility::Shown,
         };
         for n in [0, 1, 3] {
             for stateless in [false, true] {

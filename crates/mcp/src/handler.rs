@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -17,6 +18,9 @@ use crate::elicit::{Called, Came, Going};
 use crate::engine::Engine;
 use crate::progress::Pace;
 use crate::{catalog, reply};
+
+/// How long a list of tools waits for those of servers that begin. What comes later is notified.
+const SETTLES: Duration = Duration::from_secs(5);
 
 pub(crate) struct Handler(pub(crate) Arc<Engine>);
 
@@ -36,6 +40,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, rmcp::ErrorData> {
+        self.0.runtime.tools_settled(SETTLES).await;
         Ok(catalog::list(self.0.with_tools(|tools| tools.map(catalog::tool).collect())))
     }
 

@@ -14,6 +14,8 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
             Block::Text { text } => ContentBlock::text(text),
             Block::Image { data, mime_type } => ContentBlock::image(data, mime_type),
             Block::Audio { data, mime_type } => ContentBlock::audio(data, mime_type),
+            Block::Mcp(block) => serde_json::from_value(block)
+                .unwrap_or_else(|_| ContentBlock::text("[a block of an unknown type]")),
             Block::Resource { resource } => ContentBlock::resource(
                 ResourceContents::blob(resource.blob, resource.uri)
                     .with_mime_type(resource.mime_type),

@@ -283,6 +283,8 @@ impl Connection {
                 frame::write_result(&mut self.answers, id.get(), b"{}");
                 true
             }
+            // The library waits for servers that begin.
+            Asked::List(_) if self.engine.runtime.has_pending_tools() => false,
             Asked::List(meta) => {
                 let Some(stateless) = self.shape(meta.as_ref()) else { return false };
                 let list = self.engine.list(stateless);

@@ -152,8 +152,8 @@ async fn way(
 ) -> Result<Reply, ToolError> {
     let found = find::find(&runtime.catalogs(), &open.request);
     // Metrics count a call that is not admitted for its tool too.
-    if found.is_ok() {
-        open.entry.found();
+    if let Ok(found) = &found {
+        open.entry.found(&*found.listed.tool);
     }
     open.entry.admit()?;
     if runtime.hooks.follow_sessions() {

@@ -1,17 +1,19 @@
 //! The tool catalog of one dialect.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_guard::{Case, Guard, Rules, Store};
 use sinew_tool::{
-    Arguments, Conventions, Dialect, Effects, Facts, FileSettings, Targets, Tool, ToolError,
-    Verdict,
+    Arguments, Conventions, Dialect, Effects, Facts, FileSettings, ForeignNames, Targets, Tool,
+    ToolError, Verdict,
 };
 
+use crate::foreign_names::Wanted;
 use crate::owner::Owner;
 use crate::schema_check::SchemaCheck;
+use crate::visibility::Visibility;
 
 /// A tool as a catalog lists it.
 #[derive(Debug, Clone)]
@@ -32,6 +34,8 @@ pub struct ToolInfo {
     pub core: bool,
     /// Who brought it.
     pub owner: Owner,
+    /// Whether it is listed.
+    pub visibility: Visibility,
 }
 
 /// One tool of a catalog with values computed once.
@@ -41,15 +45,28 @@ pub(crate) struct Listed {
     pub(crate) rules: Arc<Rules>,
     /// Whether they deny every call of it.
     pub(crate) is_denied: bool,
-    owner: Owner,
+    pub(crate) owner: Owner,
+    pub(crate) visibility: Visibility,
     schema: SchemaCheck,
 }
 
+/// A tool of another server before a catalog names it.
+pub trait ForeignTool: Send + Sync {
+    /// Returns its name at the server.
+    fn remote_name(&self) -> &str;
+
+    /// Returns the tool with its name in a catalog.
+    fn named(&self, name: String, names: ForeignNames) -> Arc<dyn Tool>;
+}
+
+/// A tool of a server, and whether it is listed.
+pub type ForeignEntry = (Box<dyn ForeignTool>, Visibility);
+
 impl Listed {
-    fn new(tool: Arc<dyn Tool>, owner: Owner, all: &Arc<Rules>) -> Self {
+    fn new(tool: Arc<dyn Tool>, owner: Owner, visibility: Visibility, all: &Arc<Rules>) -> Self {
         let rules = all.of_tool(tool.name(), tool.operation());
         let is_denied = denies(&rules, &*tool);
-        Self { tool, rules, is_denied, owner, schema: SchemaCheck::default() }
+        Self { tool, rules, is_denied, owner, visibility, schema: SchemaCheck::default() }
     }
 
     /// Checks arguments of a tool that does not decode them itself, and returns them.
@@ -136,25 +153,49 @@ impl Catalog {
         };
         for (at, tool) in all.into_iter().enumerate() {
             if shown(&*tool) {
-                catalog.add(tool, if at < n_built_in { Owner::BuiltIn } else { Owner::Program });
+                let owner = if at < n_built_in { Owner::BuiltIn } else { Owner::Program };
+                catalog.add(tool, owner, Visibility::Shown);
             }
         }
         catalog
     }
 
-    /// Returns the owner of a tool that one of this owner and name may not replace. Clients may take `::` for `__`, so
-    /// names that differ in that alone are the same.
-    pub(crate) fn keeper(&self, name: &str, owner: &Owner) -> Option<&Owner> {
-        let spelled = |name: &str| name.replace("::", "__");
-        let wanted = spelled(name);
-        let mut same = self.tools.iter().filter(|listed| spelled(listed.tool.name()) == wanted);
-        same.find(|listed| !owner.may_replace(&listed.owner)).map(|listed| &listed.owner)
+    /// Replaces the tools of a server where they stand; returns what could not be added, in words.
+    pub(crate) fn set_foreign(&mut self, server: &str, tools: &[ForeignEntry]) -> Vec<String> {
+        let owner = Owner::Foreign(Arc::from(server));
+        let at = self.tools.iter().position(|listed| listed.owner == owner);
+        let at = at.unwrap_or(self.tools.len());
+        self.tools.retain(|listed| listed.owner != owner);
+        let mut taken: HashSet<String> =
+            self.tools.iter().map(|listed| spelled(listed.tool.name())).collect();
+        let others: Vec<String> = taken.iter().cloned().collect();
+        let (names, mut problems) = (self.conventions.foreign_names, Vec::new());
+        let mut added = Vec::with_capacity(tools.len());
+        for (tool, visibility) in tools {
+            let remote = tool.remote_name();
+            let name = Wanted { names, server, tool: remote }.name(
+                |name| !taken.contains(name),
+                |prefix| others.iter().any(|other| other.starts_with(prefix)),
+            );
+            let Some(name) = name else {
+                let remote = sinew_tool::shown_line(remote);
+                problems
+                    .push(format!("the tool `{remote}` is left out: every name for it is taken"));
+                continue;
+            };
+            taken.insert(name.clone());
+            let tool = tool.named(name, names);
+            added.push(Arc::new(Listed::new(tool, owner.clone(), *visibility, &self.rules)));
+        }
+        self.tools.splice(at..at, added);
+        self.index();
+        problems
     }
 
     /// Adds a tool and replaces one of the same name.
-    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>, owner: Owner) {
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>, owner: Owner, visibility: Visibility) {
         let name = tool.name().to_owned();
-        let listed = Arc::new(Listed::new(tool, owner, &self.rules));
+        let listed = Arc::new(Listed::new(tool, owner, visibility, &self.rules));
         match self.by_name.get(&name).copied().and_then(|at| self.tools.get_mut(at)) {
             Some(place) => *place = listed,
             None => {
@@ -166,20 +207,15 @@ impl Catalog {
 
     /// Removes a tool; returns whether it was there.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
-        0 < self.retain(|tool, _| tool.name() != name)
-    }
-
-    /// Removes the tools of an owner; returns how many there were.
-    pub(crate) fn remove_of(&mut self, owner: &Owner) -> usize {
-        self.retain(|_, of| of != owner)
-    }
-
-    fn retain(&mut self, keeps: impl Fn(&dyn Tool, &Owner) -> bool) -> usize {
         let before = self.tools.len();
-        self.tools.retain(|listed| keeps(&*listed.tool, &listed.owner));
+        self.tools.retain(|listed| listed.tool.name() != name);
+        self.index();
+        self.tools.len() < before
+    }
+
+    fn index(&mut self) {
         let names = self.tools.iter().map(|listed| listed.tool.name().to_owned());
         self.by_name = names.zip(0..).collect();
-        before - self.tools.len()
     }
 
     /// Returns the name of the dialect.
@@ -187,8 +223,13 @@ impl Catalog {
         self.name
     }
 
-    /// Returns the usable tools in catalog order, without those whose every call the rules deny.
+    /// Returns the tools that are listed in catalog order, without those whose every call the rules deny.
     pub fn tools(&self) -> impl Iterator<Item = ToolInfo> + '_ {
+        self.all_tools().filter(|info| info.visibility == Visibility::Shown)
+    }
+
+    /// Returns every tool that the rules do not deny, listed or not.
+    pub fn all_tools(&self) -> impl Iterator<Item = ToolInfo> + '_ {
         self.tools.iter().filter(|listed| !listed.is_denied).map(|listed| {
             let tool = &listed.tool;
             ToolInfo {
@@ -200,6 +241,7 @@ impl Catalog {
                 facts: tool.facts(),
                 core: tool.core(),
                 owner: listed.owner.clone(),
+                visibility: listed.visibility,
             }
         })
     }
@@ -210,7 +252,12 @@ impl Catalog {
             .by_name
             .get(name)
             .or_else(|| self.by_name.get(name.replace("__", "::").as_str()))?;
-        self.tools.get(*at)
+        self.tools.get(*at).filter(|listed| listed.visibility != Visibility::Hidden)
+    }
+
+    /// Returns whether a call can name a tool so.
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
     }
 
     /// Returns the usable tool of an operation.
@@ -225,11 +272,20 @@ impl Catalog {
         crate::nearest(name, self.names())
     }
 
-    /// Returns the names of the usable tools in catalog order.
+    /// Returns the names of the tools that can be called, in catalog order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let shown = self.tools.iter().filter(|listed| !listed.is_denied);
+        let is_usable = |listed: &&Arc<Listed>| {
+            let is_known = matches!(listed.visibility, Visibility::Shown | Visibility::Deferred);
+            is_known && !listed.is_denied
+        };
+        let shown = self.tools.iter().filter(is_usable);
         shown.map(|listed| listed.tool.name())
     }
+}
+
+/// Returns a name as clients may write it: `::` and `__` are the same to them.
+fn spelled(name: &str) -> String {
+    name.replace("::", "__")
 }
 
 /// Returns the store of a dialect's full outputs; `None` where the rules keep its tools from writing there.

@@ -14,14 +14,6 @@ pub enum Owner {
     Foreign(Arc<str>),
 }
 
-impl Owner {
-    /// Returns whether a tool of this owner may take the place of one of another: a program decides about its own tools
-    /// and the built-in ones, a server about its own alone.
-    pub(crate) fn may_replace(&self, other: &Self) -> bool {
-        !matches!(self, Self::Foreign(_)) || self == other
-    }
-}
-
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,6 +1,6 @@
 //! Formats approval questions as text and JSON, identically for every approver.
 //!
-//! Nothing is cut but the body of a request beyond 20,000 bytes, and the question says so. Invisible characters are
+//! Nothing is cut but the body of a request and an argument beyond 20,000 bytes, and the question says so. Invisible characters are
 //! escaped, so that an approver sees all that an answer covers.
 
 use std::fmt::Write;
@@ -9,11 +9,18 @@ use std::path::Path;
 use serde_json::{Value, json};
 use sinew_tool::{Answer, CommandLine, CommandTarget, Host, Question, Scope, shown};
 
+/// How much of an argument is shown, in bytes.
+const MAX_VALUE: usize = 20_000;
+
 /// Returns a question in words: tool, targets, diff, reason and possible scopes.
 pub fn words(question: &Question) -> String {
     let mut text = format!("{} wants to {}", one_line(&question.tool), question.effects.join(", "));
     if let Some(agent) = &question.agent {
         let _ = write!(text, " for the agent {}", one_line(agent));
+    }
+    if let Some(origin) = &question.tool_origin {
+        let (tool, server) = (one_line(&origin.tool), one_line(&origin.server));
+        let _ = write!(text, "\n  the tool {tool} of the MCP server {server}");
     }
     let command = question.targets.command.as_ref();
     if let Some(command) = command {
@@ -55,7 +62,12 @@ pub fn words(question: &Question) -> String {
         let _ = write!(text, "\n  {}", one_line(&host.to_string()));
     }
     for (name, value) in &question.arguments {
-        let _ = write!(text, "\n  with {} = {}", one_line(name), one_line(&value.to_string()));
+        let value = value.to_string();
+        let shown = value.get(..value.floor_char_boundary(MAX_VALUE)).unwrap_or_default();
+        let _ = write!(text, "\n  with {} = {}", one_line(name), one_line(shown));
+        if shown.len() < value.len() {
+            let _ = write!(text, " (and {} bytes more)", value.len() - shown.len());
+        }
     }
     if question.is_open {
         text.push_str(
@@ -122,6 +134,7 @@ pub fn to_json(question: &Question) -> Value {
         "session": question.session,
         "agent": question.agent,
         "tool": question.tool,
+        "server": question.tool_origin.as_ref().map(|origin| &*origin.server),
         "effects": question.effects,
         "paths": paths,
         "urls": targets.urls.iter().map(|url| url.url.as_str()).collect::<Vec<_>>(),
@@ -201,6 +214,7 @@ mod tests {
             session: String::from("s"),
             agent: None,
             tool: String::from("Write"),
+            tool_origin: None,
             effects: vec!["change"],
             targets: Targets::default(),
             arguments: Arguments::new(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use sinew_guard::{
     Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
-    JournalSettings, KnowledgeBase, Profile, Redactor, Resolver, Rules, SandboxLevel, Shortfall,
-    SystemClock, WebSettings,
+    JournalSettings, KnowledgeBase, Profile, Redactor, Resolver, Rules, SandboxLevel,
+    ServerProcess, ServerProgram, Shortfall, SystemClock, WebSettings,
 };
 use sinew_tool::{
     Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::approvals::{Approvals, Asking};
 use crate::broker::Broker;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ForeignEntry};
 use crate::grants::{GrantStore, Grants};
 use crate::hooks::Hooks;
 use crate::hooks::session::Sessions;
@@ -30,10 +30,13 @@ use crate::owner::Owner;
 use crate::path_queue::PathQueue;
 use crate::schema_check;
 use crate::session_turns::SessionTurns;
+use crate::visibility::Visibility;
 
 /// Executes calls: one for each set of roots, shared by every surface of a process.
 pub struct Runtime {
     catalogs: watch::Sender<Arc<Vec<Catalog>>>,
+    /// How many servers there are whose tools are not known yet.
+    pending: watch::Sender<usize>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) approvals: Approvals,
     pub(crate) answer_within: Duration,
@@ -102,40 +105,51 @@ impl Runtime {
         checkable(tool)?;
         self.catalogs.send_modify(|catalogs| {
             for catalog in Arc::make_mut(catalogs) {
-                catalog.add(Arc::clone(tool), Owner::Program);
+                catalog.add(Arc::clone(tool), Owner::Program, Visibility::Shown);
             }
         });
         Ok(())
     }
 
-    /// Adds a tool of a server of others to every catalog, and replaces one of the same server and name.
+    /// Replaces the tools of another server in every catalog. Each catalog names them by the rules of its dialect, and
+    /// none takes the name or the prefix of a tool of another owner.
     ///
-    /// Fails, and changes no catalog, where a tool of another owner has that name.
-    pub fn add_foreign_tool(&self, server: &str, tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
-        checkable(tool)?;
-        let owner = Owner::Foreign(Arc::from(server));
-        let mut added = Ok(());
-        self.catalogs.send_if_modified(|catalogs| {
-            let keeper = catalogs.iter().find_map(|one| one.keeper(tool.name(), &owner)).cloned();
-            if let Some(owner) = keeper {
-                added = Err(BuildError::NameTaken { name: tool.name().to_owned(), owner });
-                return false;
-            }
+    /// Returns which tools could not be added, in words.
+    pub fn set_foreign_tools(&self, server: &str, tools: &[ForeignEntry]) -> Vec<String> {
+        let mut problems = Vec::new();
+        self.catalogs.send_modify(|catalogs| {
             for catalog in Arc::make_mut(catalogs) {
-                catalog.add(Arc::clone(tool), owner.clone());
+                for problem in catalog.set_foreign(server, tools) {
+                    if !problems.contains(&problem) {
+                        problems.push(problem);
+                    }
+                }
             }
-            true
         });
-        added
+        problems
     }
 
-    /// Removes the tools of a server of others from every catalog; returns whether one had any.
-    pub fn remove_foreign_tools(&self, server: &str) -> bool {
-        let owner = Owner::Foreign(Arc::from(server));
-        self.catalogs.send_if_modified(|catalogs| {
-            let catalogs = Arc::make_mut(catalogs).iter_mut();
-            0 < catalogs.map(|catalog| catalog.remove_of(&owner)).sum::<usize>()
-        })
+    /// Says that tools will be added, until the returned guard is dropped: lists of tools may wait for them.
+    pub fn pending_tools(self: &Arc<Self>) -> PendingTools {
+        self.pending.send_modify(|n| *n += 1);
+        PendingTools(Arc::downgrade(self))
+    }
+
+    /// Waits until no tools are pending, for at most so long. Returns at once where none are.
+    pub async fn tools_settled(&self, at_most: Duration) {
+        let mut pending = self.pending.subscribe();
+        let settled = pending.wait_for(|n| *n == 0);
+        let _ = tokio::time::timeout(at_most, settled).await;
+    }
+
+    /// Returns whether tools are pending.
+    pub fn has_pending_tools(&self) -> bool {
+        *self.pending.borrow() != 0
+    }
+
+    /// Starts a server, such as an MCP server, in a sandbox of its own.
+    pub async fn start_server(&self, program: ServerProgram) -> Result<ServerProcess, ToolError> {
+        self.guard.start_server(program).await
     }
 
     /// Removes a tool from every catalog; returns whether one had it.
@@ -223,6 +237,18 @@ impl Runtime {
     }
 }
 
+/// Says that tools will be added, until it is dropped.
+#[derive(Debug)]
+pub struct PendingTools(Weak<Runtime>);
+
+impl Drop for PendingTools {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.upgrade() {
+            runtime.pending.send_modify(|n| *n -= 1);
+        }
+    }
+}
+
 /// Keeps an approver attached until it is dropped.
 #[derive(Debug)]
 pub struct Attached {
@@ -271,16 +297,6 @@ pub enum BuildError {
          `json-schema`, or return false from `checked_by_schema` and check them in the tool"
     )]
     NoSchemaCheck(String),
-    /// A tool of another owner has the name, which a server of others cannot take.
-    #[error(
-        "the tool `{name}` is one of {owner}, and no other server replaces it; give it another name"
-    )]
-    NameTaken {
-        /// The name.
-        name: String,
-        /// Who has it.
-        owner: Owner,
-    },
     /// The guard refused the roots or the rules.
     #[error(transparent)]
     Guard(#[from] GuardError),
@@ -520,6 +536,7 @@ impl Builder {
         }
         Ok(Arc::new(Runtime {
             catalogs: watch::Sender::new(Arc::new(catalogs)),
+            pending: watch::Sender::new(0),
             clock: Arc::new(SystemClock),
             guard,
             approvals: self.asking.approvals,

@@ -114,11 +114,11 @@ const BEGIN: Row<Begin> = Row {
 };
 
 /// A tool that only has a name.
-struct Named(&'static str);
+struct Named(String);
 
 impl Tool for Named {
     fn name(&self) -> &str {
-        self.0
+        &self.0
     }
     fn description(&self) -> &str {
         "Does nothing."
@@ -138,8 +138,8 @@ impl Tool for Named {
     }
 }
 
-pub(crate) fn named(name: &'static str) -> Arc<dyn Tool> {
-    Arc::new(Named(name))
+pub(crate) fn named(name: &str) -> Arc<dyn Tool> {
+    Arc::new(Named(name.to_owned()))
 }
 
 /// Answers many lines, waits for ever, or panics.

@@ -1,10 +1,37 @@
-//! Who may replace whose tools.
+//! Who may replace whose tools, and which of them are listed and called.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use sinew_runtime::{BuildError, Owner};
+use serde_json::json;
+use sinew_runtime::{ForeignEntry, ForeignTool, Owner, Visibility};
+use sinew_tool::{ForeignNames, Kind, Tool};
 
 use crate::deeds::{Bench, named};
+
+struct Remote(&'static str);
+
+impl ForeignTool for Remote {
+    fn remote_name(&self) -> &str {
+        self.0
+    }
+
+    fn named(&self, name: String, _names: ForeignNames) -> Arc<dyn Tool> {
+        named(&name)
+    }
+}
+
+fn entries(tools: &[(&'static str, Visibility)]) -> Vec<ForeignEntry> {
+    let entry = |&(name, visibility): &(&'static str, Visibility)| {
+        (Box::new(Remote(name)) as Box<dyn ForeignTool>, visibility)
+    };
+    tools.iter().map(entry).collect()
+}
+
+fn set(bench: &Bench, server: &str, tools: &[&'static str]) -> Vec<String> {
+    let shown: Vec<_> = tools.iter().map(|tool| (*tool, Visibility::Shown)).collect();
+    bench.runtime.set_foreign_tools(server, &entries(&shown))
+}
 
 fn owner(bench: &Bench, name: &str) -> Option<Owner> {
     let catalogs = bench.runtime.catalogs();
@@ -12,51 +39,90 @@ fn owner(bench: &Bench, name: &str) -> Option<Owner> {
     tools.find(|tool| tool.name == name).map(|tool| tool.owner)
 }
 
-fn of(server: &str) -> Owner {
-    Owner::Foreign(Arc::from(server))
+fn foreign(bench: &Bench) -> Vec<String> {
+    let catalogs = bench.runtime.catalogs();
+    let tools = catalogs.first().expect("a catalog").tools();
+    let foreign = tools.filter(|tool| matches!(tool.owner, Owner::Foreign(_)));
+    foreign.map(|tool| tool.name).collect()
 }
 
 #[test]
-fn servers_replace_their_own_tools_alone() {
+fn servers_take_no_names_of_others() {
     let bench = Bench::new(|builder| builder);
-    let runtime = &bench.runtime;
-    runtime.add_tool(&named("mine")).expect("a tool");
-    runtime.add_foreign_tool("one", &named("one__read")).expect("a tool");
-    runtime.add_foreign_tool("one", &named("one__read")).expect("a tool of the same server");
-    for (server, name, expected) in [
-        ("one", "put", Owner::BuiltIn),
-        ("one", "mine", Owner::Program),
-        ("two", "one__read", of("one")),
-        // Other spellings of a built-in one, and of one of a server.
-        ("one", "agent__unknown", Owner::BuiltIn),
-        ("two", "one::read", of("one")),
-    ] {
-        match runtime.add_foreign_tool(server, &named(name)) {
-            Err(BuildError::NameTaken { name: taken, owner }) => {
-                assert_eq!((taken.as_str(), owner), (name, expected), "{server} {name}");
-            }
-            other => panic!("{server} {name}: {other:?}"),
-        }
-    }
+    bench.runtime.add_tool(&named("mine")).expect("a tool");
+    bench.runtime.add_tool(&named("taken__put")).expect("a tool");
+    assert!(set(&bench, "one", &["read", "put", "a.b", "a b"]).is_empty());
+    assert!(set(&bench, "two", &["read"]).is_empty());
+    // Of the namespace of a built-in tool, in the spelling of its clients; of a tool of the program.
+    assert!(set(&bench, "agent", &["unknown"]).is_empty());
+    assert!(set(&bench, "taken", &["other"]).is_empty());
+    let expected = [
+        "one__read",
+        "one__put",
+        "one__a_b",
+        "mcp__one__a_b",
+        "two__read",
+        "mcp__agent__unknown",
+        "mcp__taken__other",
+    ];
+    assert_eq!(foreign(&bench), expected);
     assert_eq!(owner(&bench, "put"), Some(Owner::BuiltIn));
-    assert_eq!(owner(&bench, "one__read"), Some(of("one")));
-    assert_eq!(owner(&bench, "one::read"), None);
     // A program decides about every tool of its runtime.
-    runtime.add_tool(&named("put")).expect("a tool");
-    runtime.add_tool(&named("one__read")).expect("a tool");
-    assert_eq!(owner(&bench, "put"), Some(Owner::Program));
+    bench.runtime.add_tool(&named("one__read")).expect("a tool");
     assert_eq!(owner(&bench, "one__read"), Some(Owner::Program));
 }
 
 #[test]
-fn tools_of_a_server_are_removed_together() {
+fn tools_of_a_server_are_replaced_together() {
+    let bench = Bench::new(|builder| builder);
+    set(&bench, "one", &["a", "b"]);
+    set(&bench, "two", &["a"]);
+    set(&bench, "one", &["b", "c"]);
+    assert_eq!(foreign(&bench), ["one__b", "one__c", "two__a"], "where they stood");
+    set(&bench, "one", &[]);
+    assert_eq!(foreign(&bench), ["two__a"]);
+}
+
+#[tokio::test]
+async fn visibility_holds_where_a_call_finds_its_tool() {
+    let bench = Bench::new(|builder| builder);
+    let tools = [
+        ("shown", Visibility::Shown),
+        ("deferred", Visibility::Deferred),
+        ("hidden", Visibility::Hidden),
+        ("disabled", Visibility::Disabled),
+    ];
+    bench.runtime.set_foreign_tools("one", &entries(&tools));
+    assert_eq!(foreign(&bench), ["one__shown"]);
+    for (tool, is_found) in
+        [("shown", true), ("deferred", true), ("hidden", false), ("disabled", true)]
+    {
+        let reply = bench.call(&format!("one__{tool}"), json!({})).await;
+        let kind = reply.error.map(|error| error.kind);
+        assert_eq!(kind != Some(Kind::NotFound), is_found, "{tool}: {kind:?}");
+        // A hidden tool is not told by a wrong name either.
+        let reply = bench.call(&format!("one__{tool}s"), json!({})).await;
+        let hint = reply.error.and_then(|error| error.hint);
+        let is_told = hint.is_some_and(|hint| hint.contains(&format!("one__{tool}")));
+        assert_eq!(is_told, matches!(tool, "shown" | "deferred"), "{tool}");
+    }
+}
+
+#[test]
+fn lists_wait_for_pending_tools() {
     let bench = Bench::new(|builder| builder);
     let runtime = &bench.runtime;
-    for (server, name) in [("one", "one__a"), ("two", "two__a"), ("one", "one__b")] {
-        runtime.add_foreign_tool(server, &named(name)).expect("a tool");
-    }
-    assert!(runtime.remove_foreign_tools("one"));
-    assert!(!runtime.remove_foreign_tools("one"));
-    let left = ["one__a", "two__a", "one__b", "put"].map(|name| owner(&bench, name).is_some());
-    assert_eq!(left, [false, true, false, true]);
+    let settled = |at_most| {
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let since = std::time::Instant::now();
+        tokio.expect("a runtime").block_on(runtime.tools_settled(at_most));
+        since.elapsed()
+    };
+    assert!(settled(Duration::from_secs(60)) < Duration::from_secs(10));
+    let pending = runtime.pending_tools();
+    assert!(runtime.has_pending_tools());
+    assert!(Duration::from_millis(50) <= settled(Duration::from_millis(50)));
+    drop(pending);
+    assert!(!runtime.has_pending_tools());
+    assert!(settled(Duration::from_secs(60)) < Duration::from_secs(10));
 }

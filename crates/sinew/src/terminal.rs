@@ -109,6 +109,7 @@ mod tests {
             session: String::from("s"),
             agent: None,
             tool: String::from("Bash"),
+            tool_origin: None,
             effects: vec!["execute"],
             targets: Targets::default(),
             arguments: sinew_tool::Arguments::new(),

@@ -244,6 +244,7 @@ impl MemoryWorld {
         };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as Arc<dyn Clock>;
         Ok(Context {
+            session: String::from("test"),
             world: World {
                 files: Arc::new(files),
                 processes: Arc::clone(&self.processes),

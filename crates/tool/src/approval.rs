@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Arguments, BoxFuture, Targets};
+use crate::{Arguments, BoxFuture, Targets, ToolOrigin};
 
 /// A question before a call may run.
 #[derive(Debug, Clone)]
@@ -17,11 +17,13 @@ pub struct Question {
     pub agent: Option<String>,
     /// The wire name of the tool.
     pub tool: String,
+    /// Where a tool of another server comes from.
+    pub tool_origin: Option<ToolOrigin>,
     /// The effects in words: `change`, `execute` …
     pub effects: Vec<&'static str>,
     /// The resolved targets of the call.
     pub targets: Targets,
-    /// The numeric and boolean arguments, by name.
+    /// The arguments that the targets do not show, by name.
     pub arguments: Arguments,
     /// Whether a command may load unnamed files, which can change after the answer.
     pub is_open: bool,

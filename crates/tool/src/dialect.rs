@@ -35,9 +35,32 @@ pub struct Conventions {
     /// Makes the structured result of a reply that has none, after hooks and limits. It gets the first path of the
     /// call as its arguments name it.
     pub envelope: Option<fn(&Reply, Option<&str>) -> Value>,
+    /// How it names the tools of other servers.
+    pub foreign_names: ForeignNames,
     /// Whether a call runs alone in its session, unless its tool only observes and is
     /// [`parallel`](crate::Facts::parallel).
     pub takes_turns: bool,
+}
+
+/// How a dialect names the tools of other servers: `{prefix}{server}{separator}{tool}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForeignNames {
+    /// The text before the name of the server.
+    pub prefix: &'static str,
+    /// The text between the names of the server and the tool.
+    pub separator: &'static str,
+    /// Whether a tool keeps its own name where no other tool has it.
+    pub bare: bool,
+    /// Whether descriptions begin with the name of the server in brackets.
+    pub labelled: bool,
+    /// Whether schemas that do not say whether there are other arguments say that there are none.
+    pub closed_schemas: bool,
+}
+
+impl ForeignNames {
+    /// `{server}__{tool}`.
+    pub const DEFAULT: Self =
+        Self { prefix: "", separator: "__", bare: false, labelled: false, closed_schemas: false };
 }
 
 /// A dialect's own place and words for the full output of a reply that was cut.
@@ -71,6 +94,7 @@ impl Conventions {
         joined_paths: false,
         outputs: None,
         envelope: None,
+        foreign_names: ForeignNames::DEFAULT,
         takes_turns: false,
     };
 }

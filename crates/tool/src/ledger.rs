@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{BoxFuture, Change, Effects, Kind, ToolError};
+use crate::{BoxFuture, Change, Effects, Kind, ToolError, ToolOrigin};
 
 /// The data known when a call opens.
 #[derive(Debug, Clone)]
@@ -84,6 +84,8 @@ pub struct Closing {
     pub background: Option<String>,
     /// What it changed that acts later, in words.
     pub consequences: Option<String>,
+    /// Where a tool of another server comes from.
+    pub tool_origin: Option<ToolOrigin>,
     /// The error; `None` if it succeeded.
     pub error: Option<Kind>,
     /// Its changes.
@@ -112,6 +114,7 @@ impl Closing {
             sandbox_level: None,
             background: None,
             consequences: None,
+            tool_origin: None,
             error: Some(Kind::Cancelled),
             changes: Vec::new(),
             reply_bytes: 0,

@@ -53,7 +53,7 @@ pub use checkpoint::{
 };
 pub use claim::{Access, Claim, FileState, FileTarget, Links, Targets};
 pub use content_hash::ContentHash;
-pub use dialect::{Conventions, CutText, Dialect, Outputs};
+pub use dialect::{Conventions, CutText, Dialect, ForeignNames, Outputs};
 pub use error::{Kind, ToolError};
 pub use facts::{Cost, Effects, Facts};
 pub use file_error::FileError;
@@ -81,7 +81,7 @@ pub use process::{
     WentBack,
 };
 pub use progress::Progress;
-pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped};
+pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped, file_uri};
 pub use request::{Arguments, Request, call_id};
 pub use row::{Bound, Row, Shaping};
 pub use ruling::{Ruled, Ruling, Verdict};
@@ -91,7 +91,7 @@ pub use search::{
 };
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use slot::Slot;
-pub use tools::{Prepared, Ran, Tool};
+pub use tools::{Prepared, Ran, Tool, ToolOrigin, function_call};
 pub use visible::{shown, shown_line, shown_path, visible_only};
 pub use world::{
     Becomes, Change, Clock, CommitError, Entry, Expect, FileKind, FileMeta, FileMode, FileOp,

@@ -33,6 +33,8 @@ const LAST_PAUSE: Duration = Duration::from_millis(16);
 /// The context of one call: the World of its targets, settings and time limits.
 #[derive(Clone, Debug)]
 pub struct Context {
+    /// The session of the caller.
+    pub session: String,
     /// The World of the call's targets.
     pub world: World,
     /// The contained targets.

@@ -38,6 +38,9 @@ pub enum Block {
         /// The file.
         resource: Resource,
     },
+    /// A block of an MCP server as it sent it.
+    #[serde(untagged)]
+    Mcp(Value),
 }
 
 /// A file inside a reply.
@@ -67,7 +70,7 @@ impl Block {
     /// Returns base64 and media type of a block that is not text.
     pub fn media(&self) -> Option<(&str, &str)> {
         match self {
-            Self::Text { .. } => None,
+            Self::Text { .. } | Self::Mcp(_) => None,
             Self::Image { data, mime_type } | Self::Audio { data, mime_type } => {
                 Some((data, mime_type))
             }
@@ -77,7 +80,7 @@ impl Block {
 }
 
 /// Returns the percent-encoded `file:` URI of a path.
-fn file_uri(path: &Path) -> String {
+pub fn file_uri(path: &Path) -> String {
     let mut uri = String::from("file://");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -347,6 +350,7 @@ impl Reply {
             .iter()
             .map(|block| match block {
                 Block::Text { text } => text.len(),
+                Block::Mcp(block) => block.to_string().len(),
                 other => other.media().map_or(0, |(data, _)| data.len()),
             })
             .sum()

@@ -188,6 +188,10 @@ impl<O: Operation> Tool for Row<O> {
         false
     }
 
+    fn shows_arguments(&self) -> bool {
+        false
+    }
+
     fn prepare(
         self: Arc<Self>,
         args: Arguments,

@@ -1,12 +1,14 @@
 //! A tool as the runtime sees it, without its operation type.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::{
-    Arguments, Bound, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileSettings, Host,
-    Kind, Preview, Reply, Restore, SearchClaim, Shaping, Targets, ToolError, UrlClaim,
+    Arguments, Bound, BoxFuture, Claim, Command, ContentHash, Context, Cost, Effects, Facts,
+    FileSettings, Host, Kind, Preview, Reply, Restore, SearchClaim, Shaping, Targets, ToolError,
+    UrlClaim, shown_line,
 };
 
 /// A tool that a model can call.
@@ -86,6 +88,11 @@ pub trait Tool: Send + Sync + 'static {
         self.name()
     }
 
+    /// Returns where a tool of another server comes from, for the ledger.
+    fn origin(&self) -> Option<ToolOrigin> {
+        None
+    }
+
     /// Returns the size limit of a reply.
     fn bound(&self) -> Bound {
         Bound::DEFAULT
@@ -98,6 +105,11 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Returns whether the runtime checks arguments against [`Tool::parameters`] first.
     fn checked_by_schema(&self) -> bool {
+        true
+    }
+
+    /// Returns whether a question shows all arguments of a call. One with claims shows what those name instead.
+    fn shows_arguments(&self) -> bool {
         true
     }
 
@@ -121,7 +133,7 @@ pub trait Tool: Send + Sync + 'static {
         settings: &Arc<FileSettings>,
     ) -> Result<Box<dyn Prepared>, ToolError> {
         let _ = settings;
-        Ok(Box::new(FunctionCall { tool: self, args }))
+        Ok(function_call(self, args))
     }
 
     /// Shapes a refusal or failure.
@@ -187,6 +199,33 @@ impl Ran for Reply {
     fn shape(self: Box<Self>, _shaping: &Shaping<'_>) -> Reply {
         *self
     }
+}
+
+/// Where a tool of another server comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOrigin {
+    /// The server, by its name in the configuration.
+    pub server: Arc<str>,
+    /// The name of the tool at the server.
+    pub tool: String,
+    /// The hash of the definition that a person approved.
+    pub definition: ContentHash,
+}
+
+impl fmt::Display for ToolOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { server, tool, definition } = self;
+        write!(
+            f,
+            "the tool `{}` of the server `{server}`, definition {definition}",
+            shown_line(tool)
+        )
+    }
+}
+
+/// Returns the call of a tool that needs no containment of its own: [`Tool::execute`] with these arguments.
+pub fn function_call<T: Tool + ?Sized>(tool: Arc<T>, args: Arguments) -> Box<dyn Prepared> {
+    Box::new(FunctionCall { tool, args })
 }
 
 /// A call of a custom tool: one function from arguments to a reply.

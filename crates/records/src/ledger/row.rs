@@ -298,11 +298,17 @@ fn outcome<'a>(closing: &'a Closing, clean: &Cleaner<'_>) -> RecordDraft<'a> {
         .with_any("before_hash", change.and_then(|change| change.before).map(hex))
         .with_any("after_hash", change.and_then(|change| change.after).map(hex))
         .with("reply_bytes", closing.reply_bytes)
-        .with_any("text", closing.consequences.as_deref().map(|text| clean.text(text, MAX_TEXT)));
+        .with_any("text", text_of(closing).map(|text| clean.text(&text, MAX_TEXT).into_owned()));
     for change in closing.changes.iter().skip(1) {
         draft.change(further(change, clean));
     }
     draft
+}
+
+/// Returns what else is said of a call: what it changed that acts later, or where its tool comes from.
+fn text_of(closing: &Closing) -> Option<String> {
+    let origin = || closing.tool_origin.as_ref().map(ToString::to_string);
+    closing.consequences.clone().or_else(origin)
 }
 
 fn further<'a>(change: &'a Change, clean: &Cleaner<'_>) -> Fields<'a> {

@@ -32,6 +32,7 @@ pub(super) fn closing(call_id: &str, error: Option<Kind>) -> Closing {
         sandbox_level: Some("namespaces"),
         background: Some(String::from("b1")),
         consequences: Some(String::from("runs on your machine later: Makefile")),
+        tool_origin: None,
         error,
         changes: vec![Change {
             path: PathBuf::from("/w/a"),

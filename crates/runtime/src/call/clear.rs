@@ -109,6 +109,7 @@ fn context(
     options: &CallOptions,
 ) -> Context {
     Context {
+        session: open.request.session.clone(),
         world,
         targets,
         cwd,
@@ -198,9 +199,10 @@ async fn put(
             session: session.clone(),
             agent: request.agent.clone(),
             tool: decoded.tool.name().to_owned(),
+            tool_origin: decoded.tool.origin(),
             effects: call.effects().names(),
             targets: call.contained().targets().as_ref().clone(),
-            arguments: decoded.switches.clone(),
+            arguments: decoded.shown_arguments.clone(),
             is_open: call.loads_unnamed(),
             diff: diff.clone(),
             sandbox: fingerprint.containment().map(str::to_owned),

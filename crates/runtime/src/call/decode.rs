@@ -27,8 +27,8 @@ pub(super) struct Decoded {
     pub(super) lookers: Arc<[Looker]>,
     pub(super) prepared: Box<dyn Prepared>,
     pub(super) claims: Vec<Claim>,
-    /// Its numeric and boolean arguments.
-    pub(super) switches: Arguments,
+    /// The arguments that a question shows beside its targets: numbers and booleans, or all.
+    pub(super) shown_arguments: Arguments,
 }
 
 impl Decoded {
@@ -43,10 +43,11 @@ impl Decoded {
 pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, ToolError> {
     let args = std::mem::take(&mut request.arguments);
     let args = found.listed.check(args)?;
-    let is_switch = |value: &Value| value.is_boolean() || value.is_number();
-    let switches = args.iter().filter(|(_, value)| is_switch(value));
-    let switches = switches.map(|(name, value)| (name.clone(), value.clone())).collect();
     let tool = Arc::clone(&found.listed.tool);
+    let shows_all = tool.shows_arguments();
+    let is_shown = |value: &Value| shows_all || value.is_boolean() || value.is_number();
+    let shown = args.iter().filter(|(_, value)| is_shown(value));
+    let shown_arguments = shown.map(|(name, value)| (name.clone(), value.clone())).collect();
     let mut prepared = Arc::clone(&tool).prepare(args, &found.settings)?;
     Ok(Decoded {
         facts: tool.facts(),
@@ -60,7 +61,7 @@ pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, Too
         lookers: found.lookers,
         claims: prepared.claims(),
         prepared,
-        switches,
+        shown_arguments,
         tool,
     })
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sinew_guard::{ApprovalFingerprint, Judged};
 use sinew_tool::{
     Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, Hook, Kind, Ledger, Opening,
-    Recorder, Request, Ruling, Scope, Targets, Ticket, ToolError, Used, Verdict,
+    Recorder, Request, Ruling, Scope, Targets, Ticket, Tool, ToolError, Used, Verdict,
 };
 
 use crate::broker::Digest;
@@ -168,9 +168,12 @@ impl Entry {
         self.span.of_work()
     }
 
-    /// Notes that the tool exists.
-    pub(super) fn found(&mut self) {
-        self.note(|closing| closing.found = true);
+    /// Notes that the tool exists, and where it comes from.
+    pub(super) fn found(&mut self, tool: &dyn Tool) {
+        self.note(|closing| {
+            closing.found = true;
+            closing.tool_origin = tool.origin();
+        });
     }
 
     /// Notes the arguments after the hooks: these are judged, asked about and run.
