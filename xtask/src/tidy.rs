@@ -60,6 +60,7 @@ const PLACES: &[Place] = &[
         may_use: &["sinew-tool", "sinew-guard", "sinew-dialects", "sinew-runtime"],
     },
     Place { name: "sinew-mcp", may_use: &["sinew-tool", "sinew-runtime"] },
+    Place { name: "sinew-mcp-client", may_use: &["sinew-tool", "sinew-guard", "sinew-runtime"] },
     Place { name: "sinew-agent", may_use: &["sinew-tool", "sinew-runtime"] },
     Place { name: "sinew-console", may_use: &["sinew-tool", "sinew-runtime"] },
     Place {
@@ -72,6 +73,7 @@ const PLACES: &[Place] = &[
             "sinew-runtime",
             "sinew-config",
             "sinew-mcp",
+            "sinew-mcp-client",
             "sinew-agent",
             "sinew-console",
         ],

@@ -118,6 +118,11 @@ pub fn proxy(name: &str) -> Option<String> {
     Some(value).filter(|value| !value.trim().is_empty())
 }
 
+/// Returns a variable that the settings of an MCP server name.
+pub fn of_server(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
 /// Returns the user's shell.
 pub fn shell() -> Option<PathBuf> {
     directory(SHELL)

@@ -5,7 +5,7 @@
 )]
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -37,9 +37,14 @@ pub(crate) fn is_lost(path: &Path) -> bool {
 
 /// Reads a configuration file, which must be regular and within the size limit.
 pub fn read(path: &Path) -> io::Result<String> {
+    read_up_to(path, MAX_FILE_BYTES)
+}
+
+/// Reads a file of at most so many bytes.
+pub(crate) fn read_up_to(path: &Path, most: u64) -> io::Result<String> {
     let mut options = fs::OpenOptions::new();
     let nonblocking = OFlags::NONBLOCK.bits();
-    text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)
+    text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?, most)
 }
 
 /// Reads a project's configuration without following symlinks: a parse error would reveal the target's text.
@@ -53,7 +58,7 @@ pub(crate) fn read_beneath(project: &Path) -> io::Result<String> {
     }
     let to_read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match rustix::fs::openat(&dir, PROJECT_FILE, to_read, Mode::empty()) {
-        Ok(file) => text_of(fs::File::from(file)),
+        Ok(file) => text_of(fs::File::from(file), MAX_FILE_BYTES),
         Err(Errno::LOOP) => Err(linked()),
         Err(error) => Err(error.into()),
     }
@@ -73,16 +78,28 @@ pub fn may_have_settings(project: &Path) -> bool {
     }
 }
 
-fn text_of(file: fs::File) -> io::Result<String> {
+/// Replaces a file of the state directory, which the user alone reads, in one step.
+pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let temporary = path.with_extension(format!("{:016x}", u64::from_le_bytes(random)));
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let done = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+    let done = done.and_then(|()| fs::rename(&temporary, path));
+    done.inspect_err(|_| drop(fs::remove_file(&temporary)))
+}
+
+fn text_of(file: fs::File, most: u64) -> io::Result<String> {
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    if MAX_FILE_BYTES < meta.len() {
-        return Err(io::Error::other("larger than 1 MiB"));
+    if most < meta.len() {
+        return Err(io::Error::other(format!("larger than {} MiB", most >> 20)));
     }
     let mut text = String::new();
-    file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+    file.take(most).read_to_string(&mut text)?;
     Ok(text)
 }
 

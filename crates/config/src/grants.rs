@@ -3,10 +3,9 @@
 //! The file has the configuration's format: the user deletes a table to be asked again.
 #![expect(clippy::disallowed_methods, reason = "this is the one place that keeps answers")]
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -104,14 +103,7 @@ impl Grants {
             "# What was answered for ever in {}; take a table away to be asked again.\n\n{body}",
             roots.join(", ").escape_debug()
         );
-        let mut random = [0_u8; 8];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let temporary = path.with_extension(format!("{:016x}", u64::from_le_bytes(random)));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
-        let done = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
-        let done = done.and_then(|()| fs::rename(&temporary, &path));
-        done.inspect_err(|_| drop(fs::remove_file(&temporary)))
+        files::write_private(&path, &text)
     }
 }
 

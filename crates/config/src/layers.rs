@@ -19,6 +19,7 @@ pub use self::merged::{Layered, ToolList};
 use self::tighten::tightened;
 use super::files::{HOOKS_DIR, PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath};
 use super::lines::{RULES, lines_of_keys, placed};
+use super::options::McpServerOptions;
 use super::{ConfigError, Options, hooks, rules};
 
 /// The origin of a value.
@@ -71,6 +72,8 @@ pub struct Layers {
     /// The origin of each rule.
     rules: Vec<Origin>,
     lists: Vec<ToolList>,
+    /// The origin of each server.
+    servers: BTreeMap<String, Origin>,
     pub(super) hooks: hooks::Gathered,
     /// The project that the user trusts to bring programs that run.
     pub(super) trusted_project: Option<PathBuf>,
@@ -260,12 +263,13 @@ impl Layers {
         let options = serde_json::from_value(Value::Object(nested(&mut flat, "")))
             .map_err(|error| ConfigError(error.to_string()))?;
         let keeps_from_trusting = !self.may_trust();
-        let Self { values, rules, lists, warnings, left_out, trusted_project, .. } = self;
+        let Self { values, rules, lists, servers, warnings, left_out, trusted_project, .. } = self;
         Ok(Layered {
             options,
             origins: values,
             rules,
             lists,
+            servers,
             hooks: origins,
             warnings,
             left_out,
@@ -364,6 +368,9 @@ impl Layers {
         if key == RULES {
             return self.add_rules(value, origin, source.restriction);
         }
+        if key == McpServerOptions::TABLE {
+            return self.add_servers(value, origin, source.restriction);
+        }
         if key.starts_with(MANAGED) && source.layer != Layer::System {
             return self.warnings.push(format!(
                 "{from}: `{key}` is left out, because only the system's file, {SYSTEM_FILE}, can hold a \
@@ -422,6 +429,32 @@ impl Layers {
             ));
         }
         self.left_out.push(LeftOut { key, value, origin });
+    }
+
+    /// Adds servers; one replaces that of the same name. A layer that can only tighten adds none.
+    fn add_servers(
+        &mut self,
+        value: Value,
+        origin: &dyn Fn(&str) -> Origin,
+        restriction: Restriction,
+    ) {
+        let key = McpServerOptions::TABLE;
+        if restriction != Restriction::None {
+            return self.leave_out(key.to_owned(), value, origin(key), restriction);
+        }
+        let Value::Object(added) = value else { return };
+        let old = self.values.get(key);
+        let mut all = old.and_then(|(old, _)| old.as_object().cloned()).unwrap_or_default();
+        for (name, server) in added {
+            let from = origin(&format!("{key}.{name}"));
+            // A flag sets one value of a server.
+            match (&from, all.get_mut(&name), server) {
+                (Origin::Flag(_), Some(Value::Object(old)), Value::Object(new)) => old.extend(new),
+                (_, _, server) => _ = all.insert(name.clone(), server),
+            }
+            self.servers.insert(name, from);
+        }
+        self.values.insert(key.to_owned(), (Value::Object(all), origin(key)));
     }
 
     /// Appends rules. The strongest verdict counts, so no layer removes one. Drops a project's allow rules.
@@ -492,7 +525,7 @@ fn check(tree: Value) -> Result<(), serde_json::Error> {
 
 fn flatten(prefix: &str, tree: Value, flat: &mut Vec<(String, Value)>) {
     match tree {
-        Value::Object(table) => {
+        Value::Object(table) if prefix != McpServerOptions::TABLE => {
             for (name, value) in table {
                 let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
                 flatten(&key, value, flat);

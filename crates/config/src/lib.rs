@@ -18,7 +18,9 @@ pub mod import;
 pub mod jsonc;
 mod layers;
 mod lines;
+mod mcp_servers;
 mod options;
+mod pins;
 mod reference;
 pub mod rules;
 mod serve;
@@ -31,12 +33,14 @@ pub use files::{may_have_settings, read as read_text};
 pub use grants::Grants;
 pub use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
+pub use mcp_servers::McpServer;
 pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, ExecOptions, FilesOptions,
     FsOptions, HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions,
     ManagedOptions, McpOptions, MetricsOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
     TraceOptions, UrlPolicyOptions, WebSearchOptions,
 };
+pub use pins::Pins;
 pub use reference::keys;
 pub use reference::reference;
 pub use serve::serves;

@@ -60,6 +60,7 @@ fn collect_lines(
     for (name, item) in table.iter() {
         let key = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         if let Some(inner) = item.as_table_like() {
+            add_line(key.clone(), item.span(), text, lines);
             collect_lines(&key, inner, text, lines);
         } else {
             let tables =

@@ -3,6 +3,8 @@
 //! `tools` is both a list (which tools are served) and the name of two tables (`[tools.fs]`,
 //! `[tools.policy]`); TOML cannot hold both under one name, so the list is `serve`.
 
+mod mcp_server;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -11,6 +13,8 @@ use schemars::JsonSchema;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+
+pub(crate) use mcp_server::McpServerOptions;
 
 /// The configuration as one layer writes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -479,6 +483,20 @@ pub struct ToolsOptions {
     /// `[tools.web_search]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web_search: Option<WebSearchOptions>,
+    /// MCP servers of others, each a table `[tools.mcp_servers.NAME]` with `command` and `args` (a program, spoken to over
+    /// its standard streams), `env` (its own variables, in which `${NAME}` means one of sinew's environment and
+    /// `${WORKDIR}` the first root; also in `command` and `args`), `cwd`, `network` (whether it may reach the
+    /// network; default `false`), `internal_only` (default `true`: its tools are hidden unless `tools.surface` names
+    /// them), `deferred` (default `false`: whether `ToolSearch` finds them first), `enabled`, `connect_timeout_s` (30),
+    /// `list_timeout_s` (10) and `call_timeout_s` (60; each report of progress begins it anew). Each runs in a sandbox
+    /// of its own. Layers add up; a server of a later one replaces that of the same name. Those of a project's own
+    /// file are left out until it is trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    pub mcp_servers: Option<BTreeMap<String, McpServerOptions>>,
+    /// Names of tools, with `*`, that are listed although their server is `internal_only`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub surface: Option<Vec<String>>,
 }
 
 /// `[tools.web_fetch]`: how pages are fetched, in every dialect.

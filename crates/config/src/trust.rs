@@ -4,10 +4,10 @@
 //! Arguments stay trusted while they loosen nothing more in the same directory.
 #![expect(clippy::disallowed_methods, reason = "this is the one place that keeps what is trusted")]
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -310,14 +310,7 @@ impl Trusted {
     fn write(&self, path: &Path) -> io::Result<()> {
         let body = toml_edit::ser::to_string_pretty(self).map_err(io::Error::other)?;
         let text = format!("# What you trust; `sinew trust revoke DIR` takes it back.\n\n{body}");
-        let mut random = [0_u8; 8];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let temporary = path.with_extension(format!("{:016x}", u64::from_le_bytes(random)));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
-        let done = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
-        let done = done.and_then(|()| fs::rename(&temporary, path));
-        done.inspect_err(|_| drop(fs::remove_file(&temporary)))
+        files::write_private(path, &text)
     }
 }
 

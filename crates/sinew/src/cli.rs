@@ -187,6 +187,12 @@ pub enum Command {
         #[command(subcommand)]
         command: HookCommand,
     },
+    /// List, try and approve the MCP servers of others.
+    McpServers {
+        /// What to do.
+        #[command(subcommand)]
+        command: McpServersCommand,
+    },
     /// Review the permissions a project requests, and trust its files as they are now.
     #[command(args_conflicts_with_subcommands = true)]
     Trust(TrustArgs),
@@ -434,6 +440,36 @@ pub enum HookCommand {
     Schema {
         /// At this event alone.
         event: Option<String>,
+    },
+}
+
+/// `sinew mcp-servers`.
+#[derive(Debug, Subcommand)]
+pub enum McpServersCommand {
+    /// List the servers with their pinned tools. Nothing is started.
+    List {
+        /// Print one JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start a server and list its tools; exit 1 where it does not answer, or not as it should.
+    Test {
+        /// The server.
+        name: String,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show which tools of a server changed or are new, and offer them as they are now.
+    Approve {
+        /// The server.
+        name: String,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+        /// Print one JSON object, without a question.
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod hook;
 pub(crate) mod import;
 pub(crate) mod mcp;
+pub(crate) mod mcp_servers;
 pub(crate) mod pipe;
 pub(crate) mod policy;
 pub(crate) mod tools;

@@ -41,6 +41,8 @@ mod client_start;
 mod commands;
 #[cfg(feature = "cli")]
 mod hooks;
+#[cfg(feature = "cli")]
+mod mcp_servers;
 mod metrics;
 #[cfg(feature = "cli")]
 mod output;
@@ -135,6 +137,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Checkpoint { command } => commands::checkpoint::run(load()?, command),
         cli::Command::Audit { command } => commands::audit::run(&load()?, command),
         cli::Command::Hook { command } => commands::hook::run(load()?, command),
+        cli::Command::McpServers { command } => commands::mcp_servers::run(&load()?, command),
         cli::Command::Policy { command } => commands::policy::run(&load()?, command),
         cli::Command::Doctor { json } => match load() {
             Ok(loaded) => commands::doctor::run(&loaded, *json),

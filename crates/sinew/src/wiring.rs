@@ -8,12 +8,14 @@ use sinew_guard::{
     Audit, Checkpoints, GlobalIgnore, JournalSettings, OnFailure, Recorded, Redactor, SqliteLedger,
     StateDir, WebSettings,
 };
+use sinew_mcp_client::Servers;
 use sinew_runtime::{Asking, Builder, GrantStore, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger, SearchSettings};
 
 use self::commands::commands;
 use crate::config::{self, Grants, LedgerMode, LogLevel, env_vars};
 use crate::hooks;
+use crate::mcp_servers;
 use crate::screen::say;
 use crate::trace::Trace;
 use crate::webhook::Webhook;
@@ -69,6 +71,20 @@ pub(crate) struct Wired {
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// The session of every call.
     pub(crate) session: String,
+    /// The MCP servers of others, if there are any.
+    pub(crate) servers: Option<Servers>,
+}
+
+impl Wired {
+    /// Waits for the tools of servers that were never used, unless the catalog has a tool of this name already.
+    pub(crate) async fn settle_tools(&self, wanted: Option<&str>) {
+        let Some(servers) = &self.servers else { return };
+        let catalogs = self.runtime.catalogs();
+        let is_known = wanted.is_some_and(|name| catalogs.iter().any(|catalog| catalog.has(name)));
+        if !is_known {
+            servers.settle(&self.session).await;
+        }
+    }
 }
 
 /// Builds the runtime of a surface. `serve` is its default list of tools.
@@ -145,7 +161,8 @@ pub(crate) fn wire(
     if LogLevel::Info <= settings.log {
         say(&format!("session {session}, roots {:?}", runtime.roots()));
     }
-    Ok(Wired { runtime, ledger, trace, checkpoints, session })
+    let servers = mcp_servers::add(loaded, &runtime)?;
+    Ok(Wired { runtime, ledger, trace, checkpoints, session, servers })
 }
 
 /// Returns the permanent approvals of these roots, if a state directory exists and the floor permits them.

@@ -144,6 +144,8 @@ pub(super) const KEYS: &[Key] = &[
     key("tools.web_search.searxng", Unordered),
     key("tools.web_search.endpoint", Unordered),
     key("tools.web_search.timeout_s", AtMost),
+    key("tools.mcp_servers", Added),
+    key("tools.surface", Unordered),
     key("checkpoints.max_bytes", Unordered),
     key("checkpoints.max_age_days", Unordered),
     key("checkpoints.max_count", Unordered),

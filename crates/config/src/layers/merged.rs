@@ -34,6 +34,8 @@ pub struct Layered {
     pub rules: Vec<Origin>,
     /// The `tools.policy` lists of all layers.
     pub lists: Vec<ToolList>,
+    /// The origin of each MCP server.
+    pub servers: BTreeMap<String, Origin>,
     /// The origin of each hook.
     pub hooks: Vec<Origin>,
     /// Warnings for the user.

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{ConfigError, Layers, Origin};
+use crate::options::McpServerOptions;
 
 /// The most unknown keys of a file that are named.
 const MAX_NAMED: usize = 50;
@@ -62,6 +63,24 @@ pub(super) fn take(tree: &mut Value) -> Vec<String> {
                 false => taken.push(format!("{section}{name}")),
             }
         }
+    }
+    taken.extend(take_of_servers(tree));
+    taken
+}
+
+/// Removes the unknown keys of MCP servers.
+fn take_of_servers(tree: &mut Value) -> Vec<String> {
+    let servers = tree.pointer_mut("/tools/mcp_servers").and_then(Value::as_object_mut);
+    let mut taken = Vec::new();
+    for (name, server) in servers.into_iter().flatten() {
+        let Value::Object(members) = server else { continue };
+        members.retain(|key, _| {
+            let is_known = McpServerOptions::KEYS.contains(&key.as_str());
+            if !is_known {
+                taken.push(format!("{}.{name}.{key}", McpServerOptions::TABLE));
+            }
+            is_known
+        });
     }
     taken
 }
@@ -145,7 +164,7 @@ mod tests {
             "agents": {"x": 1},
             "read_only": true,
             "tools": {
-                "mcp_servers": {},
+                "mcp_servers": {"a": {"command": "x", "transport": "stdio"}},
                 "exec": {"timeout": 45, "shell": "zsh"},
                 "commandPolicy": {"mode": "denylist", "level": 1},
                 "fs": {"track_reads": true},
@@ -156,9 +175,9 @@ mod tests {
             warnings(&tree, "clawft"),
             Ok(vec![
                 left_out("agents"),
-                left_out("tools.mcp_servers"),
                 left_out("tools.commandPolicy.level"),
                 left_out("tools.exec.shell"),
+                left_out("tools.mcp_servers.a.transport"),
             ])
         );
         for dialect in ["native", "molf"] {

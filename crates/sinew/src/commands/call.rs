@@ -103,6 +103,7 @@ async fn told(
     out: &mut impl Write,
 ) -> anyhow::Result<ExitCode> {
     let id = format!("{}-1", wired.session);
+    wired.settle_tools(Some(tool)).await;
     let mut signals = Signals::catch()?;
     let calls = Calls::default();
     let mut call = pin!(call(wired, &calls, Request::new(id.as_str(), tool, arguments)));
@@ -201,6 +202,7 @@ async fn answer(wired: &Wired, calls: &Calls, n: usize, line: Written) -> Value 
                 _ => None,
             };
             let used = given.unwrap_or(ours);
+            wired.settle_tools(Some(&tool)).await;
             let mut request = Request::new(used.as_str(), tool.as_str(), arguments);
             request.turn = line.turn;
             let reply = call(wired, calls, request).await;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use sinew_guard::SandboxLevel;
 use sinew_mcp::{Options, Stream, wire_name};
+use sinew_mcp_client::Servers;
 use sinew_runtime::Runtime;
 
 use crate::config::{LogLevel, env_vars};
@@ -34,6 +35,7 @@ pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
     let ends = sinew_guard::standard_streams()?;
     warn_of_weak_sandbox(loaded, &wired);
     let (ledger, trace) = (wired.ledger.clone(), wired.trace.clone());
+    let (servers, session) = (wired.servers.clone(), wired.session.clone());
     let options = Options {
         dialect: None,
         session: wired.session,
@@ -42,6 +44,7 @@ pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
         inline: true,
         calls: signals::watched(&wired.runtime),
         on_client: Box::new(move |client| {
+            servers.iter().for_each(|servers| servers.begin(&session));
             if let Some(trace) = &trace {
                 trace.set_client(&client);
             }
@@ -58,6 +61,7 @@ pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
     let served = sinew_mcp::serve(std::sync::Arc::clone(&wired.runtime), options, stream);
     super::end_sessions(&wired.runtime, super::ENDS);
     wired.runtime.end_background();
+    wired.servers.iter().for_each(Servers::close);
     super::flush(&wired.runtime);
     served?;
     Ok(ExitCode::SUCCESS)

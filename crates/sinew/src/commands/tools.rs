@@ -15,6 +15,10 @@ use crate::wiring::{self, Loaded};
 pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     let wired = wiring::wire(loaded, "tools", &["all"], None)?;
+    if wired.servers.is_some() {
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        tokio.block_on(wired.settle_tools(None));
+    }
     let catalogs = wired.runtime.catalogs();
     let tools = catalogs.first().into_iter().flat_map(|catalog| catalog.tools());
     let format = args.format.or(args.json.then_some(Format::Mcp));

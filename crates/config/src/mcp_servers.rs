@@ -1,0 +1,205 @@
+//! Validates the MCP servers of others: `[tools.mcp_servers]`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::options::McpServerOptions;
+use super::{ConfigError, Layered, Origin, env_vars};
+
+const KEY: &str = McpServerOptions::TABLE;
+/// The longest name of a server, in bytes.
+const MAX_NAME: usize = 64;
+/// The longest time that a server may take, in seconds.
+const MAX_TIMEOUT_S: u64 = 3_600;
+/// The variable with the first root.
+const WORKDIR: &str = "WORKDIR";
+
+/// A server of others, validated, with its variables filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpServer {
+    /// Its name.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The directory in which it starts.
+    pub cwd: PathBuf,
+    /// Its own variables.
+    pub env: Vec<(String, String)>,
+    /// Whether it may reach the network.
+    pub network: bool,
+    /// Whether its tools are hidden, unless `tools.surface` names them.
+    pub internal_only: bool,
+    /// Whether its tools are found by a search first.
+    pub deferred: bool,
+    /// How long it may take to start, to list its tools, and to answer a call.
+    pub timeouts: [Duration; 3],
+    /// Where it is written.
+    pub origin: Origin,
+}
+
+impl Layered {
+    /// Returns the enabled servers in the order of their names, and warnings. Paths start at the first root.
+    pub fn mcp_servers(&self, root: &Path) -> Result<(Vec<McpServer>, Vec<String>), ConfigError> {
+        let written = self.options.tools.as_ref().and_then(|tools| tools.mcp_servers.as_ref());
+        let (mut servers, mut warnings) = (Vec::new(), Vec::new());
+        for (name, written) in written.into_iter().flatten() {
+            if !written.enabled.unwrap_or(true) {
+                continue;
+            }
+            let origin = self.servers.get(name).cloned().unwrap_or(Origin::Default);
+            let server = server(name, written, root, origin.clone(), &mut |problem| {
+                warnings.push(format!("{origin}: `{KEY}.{name}`: {problem}"));
+            });
+            servers.extend(
+                server.map_err(|why| ConfigError(format!("{origin}: `{KEY}.{name}` {why}")))?,
+            );
+        }
+        Ok((servers, warnings))
+    }
+}
+
+/// Returns a server, or nothing where it is left out with a warning.
+fn server(
+    name: &str,
+    written: &McpServerOptions,
+    root: &Path,
+    origin: Origin,
+    warn: &mut dyn FnMut(String),
+) -> Result<Option<McpServer>, String> {
+    check_name(name)?;
+    let mut missing = Vec::new();
+    let variable = |name: &str| match name {
+        WORKDIR => Some(root.to_string_lossy().into_owned()),
+        name => env_vars::of_server(name),
+    };
+    let mut filled = |text: &String| filled_in(text, &variable, &mut missing);
+    let program = written.command.as_ref().map(&mut filled).unwrap_or_default();
+    if program.is_empty() {
+        if written.url.as_ref().is_none_or(String::is_empty) {
+            return Err(String::from("needs `command` or `url`"));
+        }
+        warn(String::from("it is left out, because servers by address are not reached yet"));
+        return Ok(None);
+    }
+    let mut command = vec![program];
+    command.extend(written.args.iter().flatten().map(&mut filled));
+    let env = written.env.iter().flatten();
+    let env = env.map(|(name, value)| (name.clone(), filled(value))).collect();
+    let cwd = written.cwd.as_ref().map(|cwd| root.join(filled(cwd)));
+    for name in missing {
+        warn(format!("the variable `{name}` is not set, so it is empty there"));
+    }
+    let within = |key: &str, value: Option<u64>, default: u64| match value.unwrap_or(default) {
+        value if (1..=MAX_TIMEOUT_S).contains(&value) => Ok(Duration::from_secs(value)),
+        value => Err(format!("has `{key}` = {value}; it must be from 1 to {MAX_TIMEOUT_S}")),
+    };
+    Ok(Some(McpServer {
+        name: name.to_owned(),
+        command,
+        cwd: cwd.unwrap_or_else(|| root.to_owned()),
+        env,
+        network: written.network.unwrap_or(false),
+        internal_only: written.internal_only.unwrap_or(true),
+        deferred: written.deferred.unwrap_or(false),
+        timeouts: [
+            within("connect_timeout_s", written.connect_timeout_s, 30)?,
+            within("list_timeout_s", written.list_timeout_s, 10)?,
+            within("call_timeout_s", written.call_timeout_s, 60)?,
+        ],
+        origin,
+    }))
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let is_carried = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    match (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_carried) {
+        true => Ok(()),
+        false => Err(format!("needs a name of 1 to {MAX_NAME} letters, digits, `_`, `-` and `.`")),
+    }
+}
+
+/// Replaces `${NAME}` by a variable, and `${NAME:-text}` by the text where there is none.
+fn filled_in(
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+    missing: &mut Vec<String>,
+) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((inside, behind)) = after.split_once('}') else { break };
+        filled.push_str(before);
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inside, None),
+        };
+        match (variable(name), default) {
+            (Some(value), _) => filled.push_str(&value),
+            (None, Some(default)) => filled.push_str(default),
+            (None, None) if missing.iter().any(|known| known == name) => {}
+            (None, None) => missing.push(name.to_owned()),
+        }
+        rest = behind;
+    }
+    filled + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_filled_in() {
+        let variable = |name: &str| (name == "A").then(|| String::from("one"));
+        for (text, expected, absent) in [
+            ("plain $A", "plain $A", ""),
+            ("${A}/${A}", "one/one", ""),
+            ("x${B}y${B}", "xy", "B"),
+            ("${B:-two}${A:-two}", "twoone", ""),
+            ("${A", "${A", ""),
+            ("${}", "", ""),
+        ] {
+            let mut missing = Vec::new();
+            assert_eq!(filled_in(text, &variable, &mut missing), expected, "{text}");
+            let expected: Vec<&str> =
+                if text == "${}" { vec![""] } else { absent.split_terminator(' ').collect() };
+            assert_eq!(missing, expected, "{text}");
+        }
+    }
+
+    fn read(toml: &str) -> Result<(Vec<McpServer>, Vec<String>), String> {
+        let mut layers = crate::Layers::with_defaults().expect("defaults");
+        layers.add_named(Path::new("c.toml"), toml.to_owned()).map_err(|error| error.0)?;
+        let layered = layers.merge().map_err(|error| error.0)?;
+        layered.mcp_servers(Path::new("/root")).map_err(|error| error.0)
+    }
+
+    #[test]
+    fn servers_have_defaults_and_limits() {
+        let (servers, warnings) = read(
+            "[tools.mcp_servers.\"a.b\"]\ncommand = \"npx\"\nargs = [\"-y\", \"${WORKDIR}/x\"]\n\
+             env = { A = \"b\" }\ncwd = \"sub\"\n[tools.mcp_servers.off]\ncommand = \"x\"\nenabled = false\n\
+             [tools.mcp_servers.web]\nurl = \"https://x.test/mcp\"\n",
+        )
+        .expect("servers");
+        let [server] = servers.as_slice() else { panic!("{servers:?}") };
+        assert_eq!(server.command, ["npx", "-y", "/root/x"]);
+        assert_eq!(server.cwd, Path::new("/root/sub"));
+        assert!(server.internal_only && !server.deferred && !server.network);
+        assert_eq!(server.timeouts.map(|timeout| timeout.as_secs()), [30, 10, 60]);
+        assert_eq!(server.origin.to_string(), "c.toml:1");
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("`tools.mcp_servers.web`"),
+            "{warnings:?}"
+        );
+        for (toml, expected) in [
+            ("[tools.mcp_servers.a]\n", "c.toml:1: `tools.mcp_servers.a` needs `command` or `url`"),
+            ("[tools.mcp_servers.\"a b\"]\ncommand = \"x\"\n", "needs a name of 1 to 64"),
+            ("[tools.mcp_servers.a]\ncommand = \"x\"\ncall_timeout_s = 0\n", "from 1 to 3600"),
+            ("[tools.mcp_servers.a]\ncommand = \"x\"\ncolour = 1\n", "unknown field `colour`"),
+        ] {
+            let error = read(toml).expect_err(toml);
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! The servers of a process: which of them answer, what is pinned of them, and the tools that they bring.
+//!
+//! The pinned definitions are the catalog, so no server is started before one of its tools is called. A server
+//! without a pin is started at once, since nothing is known of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sinew_runtime::{ForeignEntry, Runtime, Visibility};
+use sinew_tool::sync::lock;
+use sinew_tool::{Arguments, ContentHash, Context, Kind, Progress, ToolError};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::connection::Connection;
+use crate::definition::Definition;
+use crate::pins::{Compared, PinStore, ServerPin, Waiting, compare};
+use crate::settings::ServerSettings;
+use crate::tool::{Pinned, disabled};
+
+/// How long a server that failed is left alone at first; then half as long again each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// How long changes of a list of tools are collected.
+const SETTLES: Duration = Duration::from_millis(500);
+/// How long the ends of all servers are waited for.
+const CLOSES: Duration = Duration::from_secs(3);
+
+/// The servers of a process. Dropping the last copy ends them.
+#[derive(Clone)]
+pub struct Servers(Arc<Inner>);
+
+pub(crate) struct Inner {
+    me: Weak<Self>,
+    runtime: Weak<Runtime>,
+    pins: Arc<dyn PinStore>,
+    servers: Vec<Arc<Server>>,
+    worker: OnceLock<Worker>,
+}
+
+struct Server {
+    settings: ServerSettings,
+    known: Mutex<Known>,
+    sessions: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Link>>>>,
+}
+
+/// What is known of the tools of a server.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    pin: Option<ServerPin>,
+    waiting: Vec<Waiting>,
+    problems: Vec<String>,
+}
+
+/// The connection of one session to a server.
+#[derive(Default)]
+struct Link {
+    connection: Option<Arc<Connection>>,
+    n_failures: u32,
+    /// Until when it is left alone, and why.
+    resting: Option<(Instant, String)>,
+}
+
+/// What is known of a server, for people.
+#[derive(Debug, Clone)]
+pub struct ServerStatus {
+    /// Its name.
+    pub name: String,
+    /// Where its settings are from.
+    pub origin: String,
+    /// Whether its tools are hidden.
+    pub internal_only: bool,
+    /// Whether its tools are found by a search first.
+    pub deferred: bool,
+    /// The pinned tools; `None` before its first use.
+    pub pinned: Option<Vec<Definition>>,
+    /// The tools that wait for a person.
+    pub waiting: Vec<Waiting>,
+    /// What could not be read of it.
+    pub problems: Vec<String>,
+}
+
+/// The thread that follows all servers.
+struct Worker {
+    handle: Handle,
+    ends: Arc<Notify>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Servers {
+    /// Adds the pinned tools of these servers to a runtime. Nothing is started yet.
+    pub fn new(
+        runtime: &Arc<Runtime>,
+        settings: Vec<ServerSettings>,
+        pins: Arc<dyn PinStore>,
+    ) -> Self {
+        let servers = settings.into_iter().map(|settings| {
+            let mut known = Known::default();
+            match pins.load(&settings.name) {
+                Ok(pin) => known.pin = pin,
+                Err(error) => known.problems.push(error.message.into_owned()),
+            }
+            Arc::new(Server { settings, known: Mutex::new(known), sessions: Mutex::default() })
+        });
+        let servers = servers.collect();
+        let inner = Arc::new_cyclic(|me| Inner {
+            me: Weak::clone(me),
+            runtime: Arc::downgrade(runtime),
+            pins,
+            servers,
+            worker: OnceLock::new(),
+        });
+        inner.servers.iter().for_each(|server| inner.offer(server, Vec::new()));
+        Self(inner)
+    }
+
+    /// Starts the servers of which nothing is known, side by side, for a session. The runtime counts their tools as
+    /// pending until then.
+    pub fn begin(&self, session: &str) {
+        for server in &self.0.servers {
+            let is_unknown = lock(&server.known).pin.is_none();
+            if is_unknown && let Some(runtime) = self.0.runtime.upgrade() {
+                let pending = runtime.pending_tools();
+                let (inner, server) = (Arc::clone(&self.0), Arc::clone(server));
+                let session = session.to_owned();
+                if let Ok(worker) = self.0.worker() {
+                    worker.spawn(async move {
+                        let _ = inner.connected(&server, &session).await;
+                        drop(pending);
+                    });
+                }
+            }
+        }
+    }
+
+    /// Starts the servers of which nothing is known, and waits for their tools.
+    pub async fn settle(&self, session: &str) {
+        self.begin(session);
+        if let Some(runtime) = self.0.runtime.upgrade() {
+            let longest =
+                self.0.servers.iter().map(|server| server.settings.timeouts.connect).max();
+            runtime.tools_settled(longest.unwrap_or_default()).await;
+        }
+    }
+
+    /// Returns what is known of each server.
+    pub fn status(&self) -> Vec<ServerStatus> {
+        let of = |server: &Arc<Server>| {
+            let Known { pin, waiting, problems } = lock(&server.known).clone();
+            ServerStatus {
+                name: server.settings.name.clone(),
+                origin: server.settings.origin.clone(),
+                internal_only: server.settings.internal_only,
+                deferred: server.settings.deferred,
+                pinned: pin.map(|pin| pin.tools),
+                waiting,
+                problems,
+            }
+        };
+        self.0.servers.iter().map(of).collect()
+    }
+
+    /// Connects to a server and returns what is known of it then.
+    pub async fn test(&self, name: &str, session: &str) -> Result<ServerStatus, ToolError> {
+        let server = self.0.server(name)?;
+        let (inner, of) = (Arc::clone(&self.0), Arc::clone(&server));
+        let session = session.to_owned();
+        let connected = async move { inner.connected(&of, &session).await.map(drop) };
+        self.0.on_worker(connected).await??;
+        let status = self.status().into_iter().find(|status| status.name == name);
+        status.ok_or_else(|| unknown(name))
+    }
+
+    /// Pins the waiting tools of a server that have these hashes, and takes away the pins of tools that it no longer
+    /// has.
+    pub fn approve(&self, name: &str, hashes: &[ContentHash]) -> Result<(), ToolError> {
+        let server = self.0.server(name)?;
+        let mut known = lock(&server.known).clone();
+        let mut pin = known.pin.take().unwrap_or_default();
+        let (agreed, waiting): (Vec<_>, Vec<_>) =
+            known.waiting.into_iter().partition(|one| hashes.contains(&one.hash()));
+        for Waiting { now, .. } in agreed {
+            match pin.tools.iter_mut().find(|tool| tool.name == now.name) {
+                Some(tool) => *tool = now,
+                None => pin.tools.push(now),
+            }
+        }
+        self.0.pins.save(name, &pin)?;
+        *lock(&server.known) = Known { pin: Some(pin), waiting, problems: known.problems };
+        self.0.offer(&server, Vec::new());
+        Ok(())
+    }
+
+    /// Ends every server and waits for it, for at most three seconds.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+impl Inner {
+    fn server(&self, name: &str) -> Result<Arc<Server>, ToolError> {
+        let found = self.servers.iter().find(|server| server.settings.name == name);
+        found.cloned().ok_or_else(|| unknown(name))
+    }
+
+    /// Calls a pinned tool.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        server: &str,
+        (tool, hash): (&str, ContentHash),
+        arguments: Arguments,
+        cx: &Context,
+    ) -> Result<serde_json::Value, ToolError> {
+        let server = self.server(server)?;
+        let (inner, tool) = (Arc::clone(self), tool.to_owned());
+        let (session, progress) = (cx.session.clone(), cx.progress.clone());
+        self.on_worker(async move {
+            inner.called(&server, &session, (&tool, hash), arguments, progress).await
+        })
+        .await?
+    }
+
+    async fn called(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        session: &str,
+        (tool, hash): (&str, ContentHash),
+        arguments: Arguments,
+        progress: Progress,
+    ) -> Result<serde_json::Value, ToolError> {
+        let connection = self.connected(server, session).await?;
+        // The list of a server that was just started may differ from the pin.
+        let waits = lock(&server.known).waiting.iter().any(|one| one.now.name == tool);
+        let pinned = lock(&server.known).pin.as_ref().and_then(|pin| pin.tool(tool)).cloned();
+        if waits || pinned.is_none_or(|pinned| pinned.hash() != hash) {
+            return Err(disabled(&server.settings.name, tool, CHANGED));
+        }
+        connection.call(&server.settings.name, tool, arguments, progress).await
+    }
+
+    /// Returns the connection of a session to a server, and makes it where there is none.
+    async fn connected(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        session: &str,
+    ) -> Result<Arc<Connection>, ToolError> {
+        let link = Arc::clone(lock(&server.sessions).entry(session.to_owned()).or_default());
+        let mut link = link.lock().await;
+        let name = &server.settings.name;
+        if let Some(connection) = link.connection.take() {
+            if connection.is_open() {
+                link.connection = Some(Arc::clone(&connection));
+                return Ok(connection);
+            }
+            connection.close().await;
+        }
+        if let Some((until, why)) = &link.resting
+            && let Some(left) = until.checked_duration_since(Instant::now())
+        {
+            let seconds = left.as_secs_f64();
+            return Err(ToolError::new(
+                Kind::Unavailable,
+                format!("the server `{name}` is offline: {why}"),
+            )
+            .hint(format!("it is started again by a call in {seconds:.1} s")));
+        }
+        let runtime = self.runtime.upgrade().ok_or_else(closed)?;
+        let needs_handshake =
+            lock(&server.known).pin.as_ref().is_some_and(|pin| pin.needs_handshake);
+        let opened = async {
+            let connection = Connection::open(&runtime, &server.settings, needs_handshake).await?;
+            self.learn(server, &connection).await?;
+            Ok(Arc::new(connection))
+        };
+        match opened.await {
+            Ok(connection) => {
+                link.n_failures = 0;
+                link.resting = None;
+                link.connection = Some(Arc::clone(&connection));
+                self.follow(server, &connection);
+                Ok(connection)
+            }
+            Err(error) => {
+                let error: ToolError = error;
+                lock(&server.known).problems = vec![error.message.to_string()];
+                link.rest(error.message.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    /// Lists the tools of a server again when it says that they are others.
+    fn follow(self: &Arc<Self>, server: &Arc<Server>, connection: &Arc<Connection>) {
+        let (inner, server) = (Arc::downgrade(self), Arc::clone(server));
+        let connection = Arc::downgrade(connection);
+        tokio::spawn(async move {
+            loop {
+                let Some(open) = connection.upgrade() else { return };
+                tokio::select! {
+                    () = open.tools_changed() => {}
+                    () = tokio::time::sleep(MAX_PAUSE) => {
+                        if open.is_open() {
+                            continue;
+                        }
+                        return;
+                    }
+                }
+                tokio::time::sleep(SETTLES).await;
+                let Some(inner) = inner.upgrade() else { return };
+                let _ = inner.learn(&server, &open).await;
+            }
+        });
+    }
+
+    /// Lists the tools of a server, and offers those that are as pinned. Without a pin all are pinned.
+    async fn learn(&self, server: &Arc<Server>, connection: &Connection) -> Result<(), ToolError> {
+        let name = &server.settings.name;
+        let listed = connection.list().await.map_err(|why| {
+            ToolError::new(
+                Kind::Unavailable,
+                format!("the tools of the server `{name}` are unknown: {why}"),
+            )
+        })?;
+        let mut problems = listed.problems;
+        let mut usable = Vec::with_capacity(listed.tools.len());
+        for tool in listed.tools {
+            match tool.cleaned() {
+                Ok(_) => usable.push(tool),
+                Err(why) => {
+                    let tool = sinew_tool::shown_line(&tool.name);
+                    problems.push(format!("the tool `{tool}` is left out: {why}"));
+                }
+            }
+        }
+        let mut known = lock(&server.known).clone();
+        let needs_handshake = connection.needs_handshake;
+        let (pin, waiting) = match known.pin.take() {
+            None => {
+                let pin = ServerPin { tools: usable, needs_handshake };
+                self.pins.save(name, &pin)?;
+                (pin, Vec::new())
+            }
+            Some(mut pin) => {
+                let Compared { waiting, .. } = compare(&pin, usable);
+                if pin.needs_handshake != needs_handshake {
+                    pin.needs_handshake = needs_handshake;
+                    self.pins.save(name, &pin)?;
+                }
+                (pin, waiting)
+            }
+        };
+        *lock(&server.known) = Known { pin: Some(pin), waiting, problems: Vec::new() };
+        self.offer(server, problems);
+        Ok(())
+    }
+
+    /// Gives the runtime the tools of a server as they are pinned.
+    fn offer(&self, server: &Arc<Server>, mut problems: Vec<String>) {
+        let Some(runtime) = self.runtime.upgrade() else { return };
+        let known = lock(&server.known).clone();
+        let name: Arc<str> = Arc::from(server.settings.name.as_str());
+        let mut tools: Vec<ForeignEntry> = Vec::new();
+        for tool in known.pin.iter().flat_map(|pin| &pin.tools) {
+            let is_waiting = known.waiting.iter().any(|one| one.now.name == tool.name);
+            let Ok(definition) = tool.cleaned() else { continue };
+            let pinned = Pinned {
+                servers: Weak::clone(&self.me),
+                server: Arc::clone(&name),
+                hash: tool.hash(),
+                definition: Arc::new(definition),
+                disabled: is_waiting.then(|| String::from(CHANGED)),
+            };
+            let visibility = match is_waiting {
+                true => Visibility::Disabled,
+                false => server.settings.visibility(&tool.name),
+            };
+            tools.push((Box::new(pinned), visibility));
+        }
+        problems.extend(runtime.set_foreign_tools(&name, &tools));
+        lock(&server.known).problems.extend(problems);
+    }
+
+    /// Runs a future on the thread of the servers. Dropping the returned one ends it.
+    async fn on_worker<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let task = self.worker()?.spawn(future);
+        let _abort = AbortOnDrop(task.abort_handle());
+        task.await.map_err(|_| closed())
+    }
+
+    /// Returns the handle of the thread of the servers, and starts it where there is none.
+    fn worker(&self) -> Result<&Handle, ToolError> {
+        if self.worker.get().is_none() {
+            let started = Worker::start()?;
+            // Another call may have started one meanwhile; this one ends.
+            let _ = self.worker.set(started);
+        }
+        self.worker.get().map(|worker| &worker.handle).ok_or_else(closed)
+    }
+
+    fn close(&self) {
+        let Some(worker) = self.worker.get().filter(|worker| !worker.is_this_thread()) else {
+            return;
+        };
+        let links: Vec<_> = self
+            .servers
+            .iter()
+            .flat_map(|server| lock(&server.sessions).drain().collect::<Vec<_>>())
+            .collect();
+        let (done, closed) = std::sync::mpsc::channel();
+        worker.handle.spawn(async move {
+            let closing = links.into_iter().map(|(_, link)| {
+                tokio::spawn(async move {
+                    if let Some(connection) = link.lock().await.connection.take() {
+                        connection.close().await;
+                    }
+                })
+            });
+            for closing in closing.collect::<Vec<_>>() {
+                let _ = closing.await;
+            }
+            let _ = done.send(());
+        });
+        let _ = closed.recv_timeout(CLOSES);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Link {
+    /// Leaves a server that failed alone for a while.
+    fn rest(&mut self, why: String) {
+        let pause = FIRST_PAUSE.mul_f64(1.5_f64.powi(self.n_failures.min(30).cast_signed()));
+        self.n_failures += 1;
+        self.resting = Some((Instant::now() + pause.min(MAX_PAUSE), why));
+    }
+}
+
+impl Worker {
+    fn start() -> Result<Self, ToolError> {
+        let failed = |error| {
+            ToolError::new(Kind::Unavailable, "no thread for the servers can be started")
+                .source(error)
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let handle = runtime.handle().clone();
+        let ends = Arc::new(Notify::new());
+        let until = Arc::clone(&ends);
+        let run = move || {
+            runtime.block_on(until.notified());
+            runtime.shutdown_timeout(Duration::ZERO);
+        };
+        let thread = thread::Builder::new().name(String::from("mcp-servers")).spawn(run);
+        Ok(Self { handle, ends, thread: Some(thread.map_err(failed)?) })
+    }
+
+    /// Returns whether this is the thread of the servers, which must not wait for itself.
+    fn is_this_thread(&self) -> bool {
+        self.thread.as_ref().is_some_and(|one| one.thread().id() == thread::current().id())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.ends.notify_one();
+        if !self.is_this_thread()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Why a tool waits for a person.
+const CHANGED: &str = "its definition is another one than a person approved";
+
+fn unknown(name: &str) -> ToolError {
+    ToolError::new(
+        Kind::NotFound,
+        format!("no server of this name: {}", sinew_tool::shown_line(name)),
+    )
+    .hint("`sinew mcp-servers list` shows those of the configuration")
+}
+
+fn closed() -> ToolError {
+    ToolError::new(Kind::Unavailable, "the servers of this session are closed")
+}

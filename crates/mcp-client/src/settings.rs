@@ -1,0 +1,77 @@
+//! Settings of servers, as the configuration gives them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sinew_runtime::Visibility;
+use sinew_tool::name_matches;
+
+/// How one server is reached, and what is shown of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How it is reached.
+    pub endpoint: Endpoint,
+    /// Whether its tools are hidden, unless `surface` names them.
+    pub internal_only: bool,
+    /// Whether its tools are found by a search first.
+    pub deferred: bool,
+    /// Names of tools, with `*`, that are never hidden, in the form `{server}__{tool}`.
+    pub surface: Arc<[String]>,
+    /// How long it may take.
+    pub timeouts: Timeouts,
+    /// Where its settings are from, for messages.
+    pub origin: String,
+}
+
+impl ServerSettings {
+    /// Returns whether a tool of the server is listed.
+    pub(crate) fn visibility(&self, tool: &str) -> Visibility {
+        let name = format!("{}__{tool}", self.name);
+        let is_surfaced = || self.surface.iter().any(|pattern| name_matches(pattern, &name));
+        match (self.internal_only && !is_surfaced(), self.deferred) {
+            (true, _) => Visibility::Hidden,
+            (false, true) => Visibility::Deferred,
+            (false, false) => Visibility::Shown,
+        }
+    }
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A program that is started, and spoken to over its standard streams.
+    Stdio {
+        /// The program and its arguments.
+        argv: Vec<String>,
+        /// The directory in which it starts.
+        cwd: PathBuf,
+        /// Its own variables.
+        env: Vec<(String, String)>,
+        /// Whether it may reach the network.
+        network: bool,
+    },
+}
+
+/// How long a server may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To start and to agree on a protocol version.
+    pub connect: Duration,
+    /// To list its tools.
+    pub list: Duration,
+    /// To answer a call; each report of progress begins it anew.
+    pub call: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(30),
+            list: Duration::from_secs(10),
+            call: Duration::from_secs(60),
+        }
+    }
+}

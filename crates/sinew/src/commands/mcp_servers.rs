@@ -1,0 +1,220 @@
+//! `sinew mcp-servers`: lists, tries and approves the MCP servers of others.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::bail;
+use serde_json::{Value, json};
+use sinew_mcp_client::{ServerStatus, Servers, Waiting};
+use sinew_runtime::{Owner, ToolInfo};
+use sinew_tool::{Event, Ledger as _, shown_line};
+
+use crate::cli::McpServersCommand;
+use crate::wiring::{self, Loaded, Wired};
+use crate::{screen, terminal};
+
+/// Lists, tries or approves servers.
+pub(crate) fn run(loaded: &Loaded, command: &McpServersCommand) -> anyhow::Result<ExitCode> {
+    super::warn(loaded);
+    let wired = wiring::wire(loaded, "mcp-servers", &["all"], None)?;
+    let Some(servers) = wired.servers.clone() else {
+        bail!(
+            "no MCP server is configured; a table `[tools.mcp_servers.NAME]` of the configuration adds one"
+        );
+    };
+    let code = match command {
+        McpServersCommand::List { json } => list(&wired, &servers, *json),
+        McpServersCommand::Test { name, json } => test(&wired, &servers, name, *json),
+        McpServersCommand::Approve { name, yes, json } => {
+            approve(&wired, &servers, name, *yes, *json)
+        }
+    };
+    servers.close();
+    super::flush(&wired.runtime);
+    code
+}
+
+/// Returns the tools of a server as the first catalog names them.
+fn tools_of(wired: &Wired, server: &str) -> Vec<ToolInfo> {
+    let catalogs = wired.runtime.catalogs();
+    let tools = catalogs.first().into_iter().flat_map(|catalog| catalog.all_tools());
+    let is_own = |tool: &ToolInfo| matches!(&tool.owner, Owner::Foreign(name) if **name == *server);
+    tools.filter(is_own).collect()
+}
+
+fn row(wired: &Wired, status: &ServerStatus) -> Value {
+    let tools = tools_of(wired, &status.name).into_iter().map(|tool| {
+        json!({
+            "name": tool.name, "description": tool.description, "visibility": tool.visibility.as_str(),
+        })
+    });
+    let waiting = status.waiting.iter().map(|one| {
+        json!({
+            "tool": one.now.name,
+            "is_new": one.pinned.is_none(),
+            "hash": one.hash().to_string(),
+            "difference": one.now.difference(one.pinned.as_ref()),
+        })
+    });
+    json!({
+        "name": status.name,
+        "origin": status.origin,
+        "internal_only": status.internal_only,
+        "deferred": status.deferred,
+        "is_pinned": status.pinned.is_some(),
+        "tools": tools.collect::<Vec<_>>(),
+        "waiting": waiting.collect::<Vec<_>>(),
+        "problems": status.problems,
+    })
+}
+
+fn list(wired: &Wired, servers: &Servers, as_json: bool) -> anyhow::Result<ExitCode> {
+    let all = servers.status();
+    if as_json {
+        let rows: Vec<Value> = all.iter().map(|status| row(wired, status)).collect();
+        writeln!(std::io::stdout().lock(), "{}", serde_json::to_string_pretty(&rows)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for status in &all {
+        let name = shown_line(&status.name);
+        let state = match &status.pinned {
+            None => String::from("not used yet, so nothing is pinned"),
+            Some(tools) => format!("{} tools pinned", tools.len()),
+        };
+        let _ = writeln!(text, "{name}  {state}{}, from {}", words(status), status.origin);
+        for problem in &status.problems {
+            let _ = writeln!(text, "  {}", shown_line(problem));
+        }
+        for tool in tools_of(wired, &status.name) {
+            let _ = writeln!(text, "  {:<9} {}", tool.visibility.as_str(), tool.name);
+        }
+    }
+    screen::output().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn words(status: &ServerStatus) -> &'static str {
+    match (status.internal_only, status.deferred) {
+        (true, _) => ", hidden (`internal_only`) unless `tools.surface` names them",
+        (false, true) => ", deferred",
+        (false, false) => "",
+    }
+}
+
+/// Connects to a server, on a Tokio runtime of this thread.
+fn connect(wired: &Wired, servers: &Servers, name: &str) -> anyhow::Result<ServerStatus> {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tested = tokio.block_on(servers.test(name, &wired.session));
+    tested.map_err(|error| match &error.hint {
+        Some(hint) => anyhow::anyhow!("{error}; {hint}"),
+        None => anyhow::anyhow!("{error}"),
+    })
+}
+
+fn test(wired: &Wired, servers: &Servers, name: &str, as_json: bool) -> anyhow::Result<ExitCode> {
+    let since = Instant::now();
+    let status = match connect(wired, servers, name) {
+        Ok(status) => status,
+        Err(error) => {
+            screen::say(&format!("{error:#}"));
+            return Ok(ExitCode::from(1));
+        }
+    };
+    let ms = since.elapsed().as_millis();
+    if as_json {
+        writeln!(
+            std::io::stdout().lock(),
+            "{}",
+            serde_json::to_string_pretty(&row(wired, &status))?
+        )?;
+        return Ok(code(&status));
+    }
+    let tools = tools_of(wired, name);
+    let mut text = format!("{} answers, after {ms} ms, with {} tools\n", status.name, tools.len());
+    for tool in &tools {
+        let first = tool.description.split_inclusive(". ").next().unwrap_or_default();
+        let first = shown_line(first.trim_end());
+        let _ = writeln!(text, "  {:<9} {}  {first}", tool.visibility.as_str(), tool.name);
+    }
+    for problem in &status.problems {
+        let _ = writeln!(text, "  problem: {}", shown_line(problem));
+    }
+    if !status.waiting.is_empty() {
+        let n = status.waiting.len();
+        let _ = writeln!(text, "  {n} wait for you: `sinew mcp-servers approve {name}`");
+    }
+    screen::output().write_all(text.as_bytes())?;
+    Ok(code(&status))
+}
+
+/// A server with a problem or with tools that wait does not answer as it should.
+fn code(status: &ServerStatus) -> ExitCode {
+    ExitCode::from(u8::from(!status.problems.is_empty() || !status.waiting.is_empty()))
+}
+
+fn approve(
+    wired: &Wired,
+    servers: &Servers,
+    name: &str,
+    yes: bool,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let status = connect(wired, servers, name)?;
+    if as_json {
+        writeln!(
+            std::io::stdout().lock(),
+            "{}",
+            serde_json::to_string_pretty(&row(wired, &status))?
+        )?;
+    } else {
+        screen::output().write_all(shown(&status).as_bytes())?;
+    }
+    if status.waiting.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !yes && (as_json || !terminal::is_attended()) {
+        bail!("nobody can be asked here; look at it, and say `--yes` if you agree");
+    }
+    if !yes && !terminal::confirms("Offer these tools to models as they are now? [y/N] ")? {
+        screen::errors().write_all(b"nothing is approved\n")?;
+        return Ok(ExitCode::from(1));
+    }
+    let hashes: Vec<_> = status.waiting.iter().map(Waiting::hash).collect();
+    servers.approve(name, &hashes).map_err(|error| anyhow::anyhow!("{error}"))?;
+    if let Some(ledger) = &wired.ledger {
+        let tools: Vec<String> = status
+            .waiting
+            .iter()
+            .map(|one| format!("{} ({})", shown_line(&one.now.name), one.hash()))
+            .collect();
+        ledger.event(Event {
+            kind: "mcp-approve",
+            text: format!("tools of the server `{name}` were approved: {}", tools.join(", ")),
+            session: Some(wired.session.clone()),
+        });
+    }
+    let n = hashes.len();
+    screen::errors().write_all(format!("{n} tools of {name} are approved\n").as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what waits of a server, with every definition in full.
+fn shown(status: &ServerStatus) -> String {
+    let name = shown_line(&status.name);
+    if status.waiting.is_empty() {
+        let n = status.pinned.as_ref().map_or(0, Vec::len);
+        return format!("all {n} tools of {name} are as they were approved\n");
+    }
+    let mut text = String::new();
+    for one in &status.waiting {
+        let what = if one.pinned.is_some() { "changed" } else { "is new" };
+        let _ = writeln!(text, "{name}: the tool {} {what}", shown_line(&one.now.name));
+        for line in one.now.difference(one.pinned.as_ref()).lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    text
+}

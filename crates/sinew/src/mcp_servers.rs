@@ -1,0 +1,75 @@
+//! The MCP servers of others that the configuration names, with their pins in the state directory.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use sinew_mcp_client::{Endpoint, PinStore, ServerPin, ServerSettings, Servers, Timeouts};
+use sinew_runtime::Runtime;
+use sinew_tool::{Kind, ToolError};
+
+use crate::config::{LogLevel, McpServer, Pins};
+use crate::screen::say;
+use crate::wiring::Loaded;
+
+/// Adds the pinned tools of the configured servers to a runtime. Without a server nothing is made.
+pub(crate) fn add(loaded: &Loaded, runtime: &Arc<Runtime>) -> anyhow::Result<Option<Servers>> {
+    let Some(root) = loaded.roots.first() else { return Ok(None) };
+    let (servers, warnings) = loaded.layered.mcp_servers(root)?;
+    if LogLevel::Warn <= loaded.settings.log {
+        warnings.iter().for_each(|warning| say(warning));
+    }
+    if servers.is_empty() {
+        return Ok(None);
+    }
+    let state = loaded.state.as_ref().context(
+        "MCP servers are pinned in the state directory, and there is no place for one; set XDG_STATE_HOME to an \
+         absolute directory",
+    )?;
+    let surface = loaded.layered.options.tools.as_ref().and_then(|tools| tools.surface.clone());
+    let surface: Arc<[String]> = surface.unwrap_or_default().into();
+    let settings = servers.iter().map(|server| settings_of(server, &surface)).collect();
+    Ok(Some(Servers::new(runtime, settings, Arc::new(PinFiles(Pins::of(state))))))
+}
+
+fn settings_of(server: &McpServer, surface: &Arc<[String]>) -> ServerSettings {
+    let [connect, list, call] = server.timeouts;
+    ServerSettings {
+        name: server.name.clone(),
+        endpoint: Endpoint::Stdio {
+            argv: server.command.clone(),
+            cwd: server.cwd.clone(),
+            env: server.env.clone(),
+            network: server.network,
+        },
+        internal_only: server.internal_only,
+        deferred: server.deferred,
+        surface: Arc::clone(surface),
+        timeouts: Timeouts { connect, list, call },
+        origin: server.origin.to_string(),
+    }
+}
+
+/// Keeps pins as JSON in the state directory.
+struct PinFiles(Pins);
+
+impl PinFiles {
+    fn fail(&self, server: &str, problem: impl std::fmt::Display) -> ToolError {
+        let path = self.0.path(server);
+        let words = format!("the pin of the server `{server}`: {}: {problem}", path.display());
+        ToolError::new(Kind::Unavailable, words)
+            .hint("remove the file to pin the server anew, with what it lists then")
+    }
+}
+
+impl PinStore for PinFiles {
+    fn load(&self, server: &str) -> Result<Option<ServerPin>, ToolError> {
+        let text = self.0.load(server).map_err(|error| self.fail(server, error))?;
+        let read = |text: String| serde_json::from_str(&text);
+        text.map(read).transpose().map_err(|error| self.fail(server, error))
+    }
+
+    fn save(&self, server: &str, pin: &ServerPin) -> Result<(), ToolError> {
+        let text = serde_json::to_string_pretty(pin).unwrap_or_default();
+        self.0.save(server, &text).map_err(|error| self.fail(server, error))
+    }
+}
