@@ -41,7 +41,7 @@ def tool(called, description, **properties):
 def tools():
     words = state().get("words", "")
     if MODE == "many":
-        return [tool(f"tool_{n}", "One of many.") for n in range(100_000)]
+        return [{"name": f"tool_{n}", "inputSchema": {"type": "object"}} for n in range(100_000)]
     if MODE == "long":
         return [tool("long", "x" * (7 << 20)), tool("short", "Short.")]
     if MODE == "circular":

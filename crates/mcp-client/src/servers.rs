@@ -363,7 +363,9 @@ impl Inner {
         let known = lock(&server.known).clone();
         let name: Arc<str> = Arc::from(server.settings.name.as_str());
         let mut tools: Vec<ForeignEntry> = Vec::new();
-        for tool in known.pin.iter().flat_map(|pin| &pin.tools) {
+        let pinned = known.pin.iter().flat_map(|pin| &pin.tools);
+        let new = known.waiting.iter().filter(|one| one.pinned.is_none());
+        for tool in pinned.chain(new.map(|one| &one.now)) {
             let is_waiting = known.waiting.iter().any(|one| one.now.name == tool.name);
             let Ok(definition) = tool.cleaned() else { continue };
             let pinned = Pinned {
