@@ -122,6 +122,16 @@ def answer(server, message, timeout=30):
         true(got is not None, "the server ended")
         if got.get("id") == message["id"]:
             return got["result"]
+        server.asides.append(got)
+
+
+def is_told(server):
+    """Waits for the notification that the list of tools is another one."""
+    until = time.monotonic() + 10
+    while not [got for got in server.asides if got.get("method") == "notifications/tools/list_changed"]:
+        true(time.monotonic() < until, "no notification came")
+        server.asides.append(server.receive(10))
+    server.asides.clear()
 
 
 def names(server, number):
@@ -147,9 +157,7 @@ def over_mcp(root, state):
             names(server, 1)
             state.write_text(json.dumps({"more": ["later"]}))
             equal(checks.text(answer(server, wire.tool_call(2, "fx__echo", {"text": "others"}))), "others")
-            until = time.monotonic() + 10
-            while "notifications/tools/list_changed" != (got := server.receive(10)).get("method"):
-                true(time.monotonic() < until, "no notification came")
+            is_told(server)
             result = answer(server, wire.tool_call(3, "fx__later", {}))
             contains(checks.text(result), "is disabled", "sinew mcp-servers approve fx")
             equal(checks.text(answer(server, wire.tool_call(4, "fx__echo", {"text": "x"}))), "x")
@@ -335,6 +343,63 @@ def pins(root, state):
         path.unlink()
 
 
+def deferred(root):
+    forget("fx")
+    late = named("fx", deferred=True)
+    checks.sinew("--root", root, *late, "mcp-servers", "test", "fx", cwd=root)
+    with check("a deferred tool is not listed until it is found, and then the client is told"):
+        with wire.Server(root, *late) as server:
+            start(server)
+            before = names(server, 1)
+            true(not [name for name in before if name.startswith("fx__")], str(before))
+            listed = answer(server, wire.request(2, "tools/list"))["tools"]
+            search = next(tool for tool in listed if tool["name"] == "ToolSearch")
+            contains(search["description"], "Not listed: fx 11.")
+            found = checks.text(answer(server, wire.tool_call(3, "ToolSearch", {"query": "connect port"})))
+            first = json.loads(found.splitlines()[0])
+            equal((first["name"], list(first["parameters"]["properties"])), ("fx__connect", ["port"]))
+            is_told(server)
+            true("fx__connect" in names(server, 4), "it is not listed now")
+    with check("the same with calls by name, `+must`, a limit, and names that no tool has"):
+        with wire.Server(root, *late) as server:
+            start(server)
+
+            def search(number, query, **more):
+                text = checks.text(answer(server, wire.tool_call(number, "ToolSearch", {"query": query, **more})))
+                return [json.loads(line)["name"] for line in text.splitlines() if line.startswith("{")], text
+
+            equal(search(1, "select:fx__echo,Read,none")[0], ["fx__echo", "Read"])
+            contains(search(2, "select:none")[1], "No tool has this name: none")
+            equal(search(3, "file +write")[0], ["fx__write"])
+            equal(len(search(4, "a file returns", max_results=2)[0]), 2)
+            contains(search(5, "nothingofthekind")[1], "No tool matches")
+            result = answer(server, wire.tool_call(6, "ToolSearch", {"query": " "}))
+            equal((result["isError"], wire.kind_of(result)), (True, "invalid_args"))
+    with check("ToolCall calls it under its own name: rules, questions and records are about that tool"):
+        _, _, text = called(root, "ToolCall", {"name": "fx__echo", "arguments": {"text": "wrapped"}}, *late)
+        equal(text, "wrapped")
+        contains(checks.records("tool = 'fx__echo'")[-1]["text"], "of the server `fx`")
+        code, result, _ = called(root, "ToolCall", {"name": "fx__echo", "arguments": {"text": "x"}}, *late, "--set", 'tools.policy.deny=["fx__echo"]')
+        equal(result["error"]["kind"], "policy_denied")
+        equal(called(root, "ToolCall", {"name": "none"}, *late)[1]["error"]["kind"], "not_found")
+    with check("without deferred tools there is no search, and a search says that all is loaded"):
+        with wire.Server(root, *named("fx")) as server:
+            start(server)
+            true("ToolSearch" not in names(server, 1), "it is listed")
+            text = checks.text(answer(server, wire.tool_call(2, "ToolSearch", {"query": "x"})))
+            contains(text, "everything is already loaded")
+    with check("tools of any dialect are deferred, and the cost says what that saves"):
+        for dialect, name in [("native", "WebSearch"), ("aionrs", "Glob")]:
+            options = ["--root", root, "--dialect", dialect, "--set", f'tools.deferred=["{name}"]']
+            listed = [tool["name"] for tool in json.loads(checks.sinew(*options, "tools", "--json")[1])]
+            true(name not in listed and "ToolSearch" in listed, str(listed))
+            cost = json.loads(checks.sinew(*options, "tools", "--cost", "--json")[1])
+            equal([tool["name"] for tool in cost["tools"] if tool["state"] == "deferred"], [name])
+            true(0 < cost["deferred"] < cost["listed"], str(cost))
+        text = called(root, "ToolSearch", {"query": "select:Glob"}, "--set", 'tools.deferred=["Glob"]', dialect="aionrs")[2]
+        equal([sorted(tool) for tool in json.loads(text)], [["description", "name", "parameters"]])
+
+
 def consent(root, beside):
     project = beside / "project"
     checks.write(project / ".sinew/config.toml", f"[tools.mcp_servers.theirs]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(SERVER))}]\ninternal_only = false\n")
@@ -354,6 +419,7 @@ def body(directory):
     broken(root)
     hostile(root, beside)
     pins(root, state)
+    deferred(root)
     consent(root, beside)
     with check("every server ended"):
         equal(servers(), [])

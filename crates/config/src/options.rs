@@ -497,6 +497,10 @@ pub struct ToolsOptions {
     /// Names of tools, with `*`, that are listed although their server is `internal_only`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub surface: Option<Vec<String>>,
+    /// Names of tools, with `*`, that are not listed until `ToolSearch` finds them: of any dialect and server. `sinew tools
+    /// --cost` shows what each costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deferred: Option<Vec<String>>,
 }
 
 /// `[tools.web_fetch]`: how pages are fetched, in every dialect.

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_ops::bash::{self, end};
-use sinew_ops::{edit, glob, grep, read, row_name, write};
+use sinew_ops::{edit, glob, grep, read, row_name, tool_search, write};
 use sinew_tool::{
     Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, ForeignNames, Kind, Param,
     ParamKind, Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, line_name,
@@ -44,7 +44,15 @@ const CONVENTIONS: Conventions = Conventions {
 };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![READ.tool(), WRITE.tool(), EDIT.tool(), BASH.tool(), GREP.tool(), GLOB.tool()]
+    vec![
+        READ.tool(),
+        WRITE.tool(),
+        EDIT.tool(),
+        BASH.tool(),
+        GREP.tool(),
+        GLOB.tool(),
+        TOOL_SEARCH.tool(),
+    ]
 }
 
 fn settings() -> FileSettings {
@@ -124,6 +132,31 @@ const EDIT: Row<edit::Edit> = Row {
     ..Row::<edit::Edit>::shaped(|args, out, _| {
         let path = line_name(Path::new(&args.path));
         Reply::text(format!("Edited {path}: replaced {} occurrence(s)", out.replacements))
+    })
+};
+
+const TOOL_SEARCH: Row<tool_search::ToolSearch> = Row {
+    name: "ToolSearch",
+    description: "Load full schemas for deferred tools.",
+    for_deferred: true,
+    bound: Bound::HARD,
+    params: &[
+        Param::required(
+            "query",
+            "query",
+            ParamKind::String,
+            "`select:Read,Edit` for exact names, or keywords",
+        ),
+        Param::optional(
+            "max_results",
+            "max_results",
+            ParamKind::Integer { min: 1, cap: Some(tool_search::MAX_LIMIT) },
+            "Most tools, default 5",
+        ),
+    ],
+    ..Row::<tool_search::ToolSearch>::shaped(|_, found, _| match found.found.is_empty() {
+        true => Reply::text(tool_search::nothing(&found)),
+        false => Reply::text(tool_search::as_json(&found).to_string()),
     })
 };
 

@@ -28,6 +28,8 @@ fn value(name: &str, property: &Value) -> Value {
             json!("*** Begin Patch\n*** Add File: x\n+x\n*** End Patch\n")
         }
         _ if name.contains("path") => json!("/somewhere/file"),
+        // Of another tool.
+        _ if name == "arguments" => json!({}),
         // A method that may have a body.
         _ if name == "method" => json!("POST"),
         _ if name.ends_with("sha256") => json!("0".repeat(64)),

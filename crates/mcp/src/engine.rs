@@ -61,13 +61,8 @@ impl Engine {
         &self,
         make: impl FnOnce(&mut dyn Iterator<Item = ToolInfo>) -> T,
     ) -> T {
-        let catalogs = self.runtime.catalogs();
-        let dialect = self.options.dialect.as_deref();
-        let catalog = match dialect {
-            None => catalogs.first(),
-            Some(name) => catalogs.iter().find(|catalog| catalog.name() == name),
-        };
-        make(&mut catalog.into_iter().flat_map(|catalog| catalog.tools()))
+        let Options { dialect, session, .. } = &self.options;
+        self.runtime.with_listed_tools(dialect.as_deref(), session, make)
     }
 
     /// Returns a new unique call id: JSON-RPC ids repeat between connections.

@@ -26,6 +26,8 @@ pub mod read;
 pub mod read_many;
 pub mod roots;
 pub mod terminal;
+pub mod tool_call;
+pub mod tool_search;
 pub mod web_fetch;
 pub mod web_search;
 pub mod write;
@@ -83,6 +85,8 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         web_search::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
+        tool_search::NATIVE.tool(),
+        Arc::new(tool_call::ToolCall),
     ]
 }
 

@@ -23,6 +23,8 @@ fn catalog_is_short() {
         "WebSearch",
         "CheckpointList",
         "CheckpointRestore",
+        "ToolSearch",
+        "ToolCall",
     ];
     assert_eq!(names, expected);
     let sizes: Vec<usize> = tools

@@ -123,7 +123,7 @@ fn judged(
 ) -> Result<(Arc<Targets>, Ruling), ToolError> {
     let catalogs = runtime.catalogs();
     let dialect = find::catalog(&catalogs, &request).map(|catalog| catalog.name);
-    let found = find::find(&catalogs, &request)?;
+    let found = find::find(&catalogs, &mut request)?;
     let decoded = decode::decode(found, &mut request)?;
     let rules = rules(&decoded.guard, &decoded.rules)?;
     let dialect = dialect.unwrap_or_default().into();
@@ -150,7 +150,11 @@ async fn way(
     told: &mut RefusalShape,
     options: &CallOptions,
 ) -> Result<Reply, ToolError> {
-    let found = find::find(&runtime.catalogs(), &open.request);
+    let called = open.request.name.clone();
+    let found = find::find(&runtime.catalogs(), &mut open.request);
+    if open.request.name != called {
+        open.entry.forwards(&open.request);
+    }
     // Metrics count a call that is not admitted for its tool too.
     if let Ok(found) = &found {
         open.entry.found(&*found.listed.tool);

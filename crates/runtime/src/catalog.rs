@@ -7,7 +7,7 @@ use serde_json::Value;
 use sinew_guard::{Case, Guard, Rules, Store};
 use sinew_tool::{
     Arguments, Conventions, Dialect, Effects, Facts, FileSettings, ForeignNames, Targets, Tool,
-    ToolError, Verdict,
+    ToolError, Verdict, tool_matches,
 };
 
 use crate::foreign_names::Wanted;
@@ -69,6 +69,12 @@ impl Listed {
         Self { tool, rules, is_denied, owner, visibility, schema: SchemaCheck::default() }
     }
 
+    /// Returns whether a call can run it.
+    pub(crate) fn is_usable(&self) -> bool {
+        let is_known = matches!(self.visibility, Visibility::Shown | Visibility::Deferred);
+        is_known && !self.is_denied
+    }
+
     /// Checks arguments of a tool that does not decode them itself, and returns them.
     pub(crate) fn check(&self, args: Arguments) -> Result<Arguments, ToolError> {
         if !self.tool.checked_by_schema() {
@@ -105,6 +111,12 @@ impl Looker {
     }
 }
 
+/// Says which tools are served.
+pub(crate) type Shown = dyn Fn(&dyn Tool) -> bool;
+
+/// How many servers of deferred tools are named.
+const MAX_COUNTED: usize = 40;
+
 /// The tools of one dialect.
 #[derive(Clone)]
 pub struct Catalog {
@@ -117,6 +129,8 @@ pub struct Catalog {
     pub(crate) store: Option<Store>,
     pub(crate) tools: Vec<Arc<Listed>>,
     pub(crate) lookers: Arc<[Looker]>,
+    /// Names of tools, with `*`, that are found by a search.
+    deferred: Arc<[String]>,
     by_name: HashMap<String, usize>,
 }
 
@@ -127,7 +141,7 @@ impl Catalog {
         rules: &Rules,
         (guard, may_store): (Arc<Guard>, bool),
         more: &[Arc<dyn Tool>],
-        shown: &dyn Fn(&dyn Tool) -> bool,
+        (shown, deferred): (&Shown, &Arc<[String]>),
     ) -> Self {
         let require_approval = rules.require_approval || settings.require_approval;
         let mut all: Vec<Arc<dyn Tool>> = (dialect.tools)();
@@ -148,13 +162,14 @@ impl Catalog {
             settings,
             rules: Arc::new(Rules { require_approval, ..rules.clone() }),
             guard,
+            deferred: Arc::clone(deferred),
             tools: Vec::new(),
             by_name: HashMap::new(),
         };
         for (at, tool) in all.into_iter().enumerate() {
             if shown(&*tool) {
                 let owner = if at < n_built_in { Owner::BuiltIn } else { Owner::Program };
-                catalog.add(tool, owner, Visibility::Shown);
+                catalog.add(tool, owner);
             }
         }
         catalog
@@ -185,7 +200,8 @@ impl Catalog {
             };
             taken.insert(name.clone());
             let tool = tool.named(name, names);
-            added.push(Arc::new(Listed::new(tool, owner.clone(), *visibility, &self.rules)));
+            let visibility = self.visibility(&*tool, *visibility);
+            added.push(Arc::new(Listed::new(tool, owner.clone(), visibility, &self.rules)));
         }
         self.tools.splice(at..at, added);
         self.index();
@@ -193,8 +209,9 @@ impl Catalog {
     }
 
     /// Adds a tool and replaces one of the same name.
-    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>, owner: Owner, visibility: Visibility) {
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>, owner: Owner) {
         let name = tool.name().to_owned();
+        let visibility = self.visibility(&*tool, Visibility::Shown);
         let listed = Arc::new(Listed::new(tool, owner, visibility, &self.rules));
         match self.by_name.get(&name).copied().and_then(|at| self.tools.get_mut(at)) {
             Some(place) => *place = listed,
@@ -202,6 +219,15 @@ impl Catalog {
                 self.by_name.insert(name, self.tools.len());
                 self.tools.push(listed);
             }
+        }
+    }
+
+    /// Defers a tool that would be shown, where the settings say so.
+    fn visibility(&self, tool: &dyn Tool, wanted: Visibility) -> Visibility {
+        let is_named = || self.deferred.iter().any(|name| tool_matches(name, tool.name()));
+        match wanted {
+            Visibility::Shown if !tool.for_deferred() && is_named() => Visibility::Deferred,
+            wanted => wanted,
         }
     }
 
@@ -225,25 +251,78 @@ impl Catalog {
 
     /// Returns the tools that are listed in catalog order, without those whose every call the rules deny.
     pub fn tools(&self) -> impl Iterator<Item = ToolInfo> + '_ {
-        self.all_tools().filter(|info| info.visibility == Visibility::Shown)
+        self.listed(|_| false)
+    }
+
+    /// Returns the tools that are shown, and those that `also` names.
+    pub(crate) fn listed<'a>(
+        &'a self,
+        also: impl Fn(&Listed) -> bool + 'a,
+    ) -> impl Iterator<Item = ToolInfo> + 'a {
+        let has_deferred = self.deferred().next().is_some();
+        let is_listed = move |listed: &&Arc<Listed>| {
+            let is_needed = has_deferred || !listed.tool.for_deferred();
+            !listed.is_denied
+                && is_needed
+                && (listed.visibility == Visibility::Shown || also(listed))
+        };
+        self.tools.iter().filter(is_listed).map(|listed| self.info(listed))
+    }
+
+    /// Returns the tools that a search finds.
+    pub(crate) fn deferred(&self) -> impl Iterator<Item = &Arc<Listed>> {
+        let is_deferred =
+            |listed: &&Arc<Listed>| listed.visibility == Visibility::Deferred && listed.is_usable();
+        self.tools.iter().filter(is_deferred)
     }
 
     /// Returns every tool that the rules do not deny, listed or not.
     pub fn all_tools(&self) -> impl Iterator<Item = ToolInfo> + '_ {
-        self.tools.iter().filter(|listed| !listed.is_denied).map(|listed| {
-            let tool = &listed.tool;
-            ToolInfo {
-                name: tool.name().to_owned(),
-                title: tool.title().map(str::to_owned),
-                description: tool.description().to_owned(),
-                parameters: tool.parameters_with(&self.settings),
-                output_schema: tool.output_schema(),
-                facts: tool.facts(),
-                core: tool.core(),
-                owner: listed.owner.clone(),
-                visibility: listed.visibility,
+        self.tools.iter().filter(|listed| !listed.is_denied).map(|listed| self.info(listed))
+    }
+
+    pub(crate) fn info(&self, listed: &Listed) -> ToolInfo {
+        let tool = &listed.tool;
+        let mut description = tool.description().to_owned();
+        if tool.for_deferred() && tool.forwards(&Arguments::new()).is_none() {
+            description.push_str(&self.deferred_words());
+        }
+        ToolInfo {
+            name: tool.name().to_owned(),
+            title: tool.title().map(str::to_owned),
+            description,
+            parameters: tool.parameters_with(&self.settings),
+            output_schema: tool.output_schema(),
+            facts: tool.facts(),
+            core: tool.core(),
+            owner: listed.owner.clone(),
+            visibility: listed.visibility,
+        }
+    }
+
+    /// Returns how many tools a search finds, by their servers, in words for the model.
+    fn deferred_words(&self) -> String {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for listed in self.deferred() {
+            let owner = match &listed.owner {
+                Owner::Foreign(server) => server,
+                Owner::BuiltIn | Owner::Program => "sinew",
+            };
+            match counts.iter_mut().find(|(known, _)| *known == owner) {
+                Some((_, n)) => *n += 1,
+                None => counts.push((owner, 1)),
             }
-        })
+        }
+        let n_more = counts.len().saturating_sub(MAX_COUNTED);
+        let mut words: Vec<String> =
+            counts.iter().take(MAX_COUNTED).map(|(owner, n)| format!("{owner} {n}")).collect();
+        if 0 < n_more {
+            words.push(format!("{n_more} more"));
+        }
+        match words.as_slice() {
+            [] => String::new(),
+            words => format!(" Not listed: {}.", words.join(", ")),
+        }
     }
 
     /// Finds a tool by its wire name. `::` equals `__`: some protocols carry only one of them.
@@ -274,11 +353,10 @@ impl Catalog {
 
     /// Returns the names of the tools that can be called, in catalog order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let is_usable = |listed: &&Arc<Listed>| {
-            let is_known = matches!(listed.visibility, Visibility::Shown | Visibility::Deferred);
-            is_known && !listed.is_denied
-        };
-        let shown = self.tools.iter().filter(is_usable);
+        let has_deferred = self.deferred().next().is_some();
+        let shown = self.tools.iter().filter(move |listed| {
+            listed.is_usable() && (has_deferred || !listed.tool.for_deferred())
+        });
         shown.map(|listed| listed.tool.name())
     }
 }

@@ -21,6 +21,8 @@ mod runtime;
 mod schema_check;
 mod session_turns;
 mod span;
+mod tool_index;
+mod tool_ranking;
 mod visibility;
 
 pub use approvals::{Approvals, Asking};

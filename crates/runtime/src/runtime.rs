@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::approvals::{Approvals, Asking};
 use crate::broker::Broker;
-use crate::catalog::{Catalog, ForeignEntry};
+use crate::catalog::{Catalog, ForeignEntry, Shown};
 use crate::grants::{GrantStore, Grants};
 use crate::hooks::Hooks;
 use crate::hooks::session::Sessions;
@@ -30,7 +30,7 @@ use crate::owner::Owner;
 use crate::path_queue::PathQueue;
 use crate::schema_check;
 use crate::session_turns::SessionTurns;
-use crate::visibility::Visibility;
+use crate::tool_index::ToolSearches;
 
 /// Executes calls: one for each set of roots, shared by every surface of a process.
 pub struct Runtime {
@@ -58,6 +58,7 @@ pub struct Runtime {
     pub(crate) memo: Arc<Memo>,
     pub(crate) order: PathQueue,
     pub(crate) session_turns: SessionTurns,
+    pub(crate) searches: ToolSearches,
     /// Limits concurrent long calls; further ones wait.
     pub(crate) long: Arc<Semaphore>,
 }
@@ -97,6 +98,11 @@ impl Runtime {
         self.catalogs.subscribe()
     }
 
+    /// Tells every surface that its list of tools is another one.
+    pub(crate) fn tell_tools_changed(&self) {
+        self.catalogs.send_modify(|_| {});
+    }
+
     /// Adds a tool of the program to every catalog and replaces one of the same name. Surfaces notify their clients;
     /// calls in progress keep their catalog.
     ///
@@ -105,7 +111,7 @@ impl Runtime {
         checkable(tool)?;
         self.catalogs.send_modify(|catalogs| {
             for catalog in Arc::make_mut(catalogs) {
-                catalog.add(Arc::clone(tool), Owner::Program, Visibility::Shown);
+                catalog.add(Arc::clone(tool), Owner::Program);
             }
         });
         Ok(())
@@ -310,8 +316,6 @@ fn checkable(tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
     }
 }
 
-type Shown = dyn Fn(&dyn Tool) -> bool;
-
 /// Builds a [`Runtime`].
 pub struct Builder {
     dialects: Vec<(Dialect, FileSettings)>,
@@ -332,6 +336,7 @@ pub struct Builder {
     redactor: Redactor,
     tools: Vec<Arc<dyn Tool>>,
     shown: Box<Shown>,
+    deferred: Arc<[String]>,
     store: bool,
 }
 
@@ -356,6 +361,7 @@ impl Builder {
             redactor: Redactor::default(),
             tools: Vec::new(),
             shown: Box::new(|_| true),
+            deferred: Arc::default(),
             store: true,
         }
     }
@@ -494,6 +500,13 @@ impl Builder {
         self
     }
 
+    /// Defers the tools with these names, in which `*` means any characters: a search finds them before they are listed.
+    #[must_use]
+    pub fn deferred(mut self, names: impl Into<Arc<[String]>>) -> Self {
+        self.deferred = names.into();
+        self
+    }
+
     /// Stores no full copy of a truncated reply.
     #[must_use]
     pub fn without_store(mut self) -> Self {
@@ -530,7 +543,7 @@ impl Builder {
         for (dialect, settings) in self.dialects {
             let settings = Arc::new(settings);
             let guard = guard.with_files(Arc::clone(&settings))?;
-            let (tools, shown) = (&self.tools, &*self.shown);
+            let (tools, shown) = (&self.tools, (&*self.shown, &self.deferred));
             let guard = (guard, may_store);
             catalogs.push(Catalog::new(&dialect, settings, &rules, guard, tools, shown));
         }
@@ -554,6 +567,7 @@ impl Builder {
             memo: Arc::default(),
             order: PathQueue::default(),
             session_turns: SessionTurns::default(),
+            searches: ToolSearches::default(),
             long: Arc::new(Semaphore::new(MAX_LONG)),
         }))
     }

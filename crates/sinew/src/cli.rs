@@ -230,6 +230,9 @@ pub struct ToolsArgs {
     /// Print the list in the form of a model API.
     #[arg(long, value_name = "FORM")]
     pub format: Option<Format>,
+    /// Print about how many tokens each tool costs in a list, the dearest first.
+    #[arg(long, conflicts_with = "format")]
+    pub cost: bool,
 }
 
 /// The forms that model APIs give to tools.

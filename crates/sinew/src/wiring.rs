@@ -105,6 +105,8 @@ pub(crate) fn wire(
     if let Some(grants) = &grants {
         rules.rules.extend(grants.rules()?.into_iter().map(Arc::new));
     }
+    let tools = loaded.layered.options.tools.as_ref();
+    let deferred = tools.and_then(|tools| tools.deferred.clone()).unwrap_or_default();
     let mut builder = Runtime::builder(settings.dialect)
         .settings(|into| into.clone_from(&files))
         .rules(rules)
@@ -116,6 +118,7 @@ pub(crate) fn wire(
             grant_store: grants.map(|grants| Arc::new(grants) as Arc<dyn GrantStore>),
             timeout: settings.approval_timeout,
         })
+        .deferred(deferred)
         .only(move |tool| serve.iter().any(|word| config::serves(word, tool)));
     for root in &loaded.roots {
         builder = builder.root(root);

@@ -31,9 +31,9 @@ use serde_json::Value;
 use sinew_tool::sync::lock;
 use sinew_tool::{
     Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings, FileState,
-    FileTarget, Host, Kind, Memo, NoCheckpoints, NoProcesses, Prepared, Preview, Processes,
-    Progress, Reply, SearchClaim, Shaping, Slot, Stamp, Targets, Tool, ToolError, UrlClaim,
-    UrlTarget, World,
+    FileTarget, Host, Kind, Memo, NoCheckpoints, NoProcesses, NoTools, Prepared, Preview,
+    Processes, Progress, Reply, SearchClaim, Shaping, Slot, Stamp, Targets, Tool, ToolError,
+    UrlClaim, UrlTarget, World,
 };
 
 use crate::knowledge::{CallKnowledge, MemoryKnowledge};
@@ -245,6 +245,8 @@ impl MemoryWorld {
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as Arc<dyn Clock>;
         Ok(Context {
             session: String::from("test"),
+            dialect: "test",
+            tools: Arc::new(NoTools),
             world: World {
                 files: Arc::new(files),
                 processes: Arc::clone(&self.processes),

@@ -37,6 +37,7 @@ mod search;
 mod settings;
 mod slot;
 pub mod sync;
+mod tool_index;
 mod tools;
 pub mod visible;
 mod word_enum;
@@ -91,6 +92,7 @@ pub use search::{
 };
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use slot::Slot;
+pub use tool_index::{FoundTool, FoundTools, NoTools, ToolIndex, ToolSearcher};
 pub use tools::{Prepared, Ran, Tool, ToolOrigin, function_call};
 pub use visible::{shown, shown_line, shown_path, visible_only};
 pub use world::{

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects, Expect, Facts, FileError,
     FileOp, FileSettings, FileTarget, Kind, Memo, Progress, Restore, SearchClaim, Slot, Targets,
-    ToolError, UrlClaim, World, Written, line_name,
+    ToolError, ToolIndex, UrlClaim, World, Written, line_name,
 };
 
 /// The expected change of a call, computed before an approval question.
@@ -35,6 +35,10 @@ const LAST_PAUSE: Duration = Duration::from_millis(16);
 pub struct Context {
     /// The session of the caller.
     pub session: String,
+    /// The dialect of the call.
+    pub dialect: &'static str,
+    /// The search of tools that are not listed.
+    pub tools: Arc<dyn ToolIndex>,
     /// The World of the call's targets.
     pub world: World,
     /// The contained targets.

@@ -80,6 +80,8 @@ pub struct Row<O: Operation> {
     pub bound: Bound,
     /// Whether it belongs to the short catalog.
     pub core: bool,
+    /// Whether it is listed only where other tools are not.
+    pub for_deferred: bool,
     /// Shapes an outcome.
     pub shape: fn(&O::Args, O::Out, &Shaping<'_>) -> Reply,
     /// Shapes an error, with the path as written.
@@ -105,6 +107,7 @@ impl<O: Operation> Row<O> {
             absolute_paths: false,
             bound: Bound::DEFAULT,
             core: true,
+            for_deferred: false,
             shape,
             fail: |error, _| Reply::failure(error),
         }
@@ -182,6 +185,10 @@ impl<O: Operation> Tool for Row<O> {
 
     fn core(&self) -> bool {
         self.core
+    }
+
+    fn for_deferred(&self) -> bool {
+        self.for_deferred
     }
 
     fn checked_by_schema(&self) -> bool {

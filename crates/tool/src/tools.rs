@@ -108,6 +108,17 @@ pub trait Tool: Send + Sync + 'static {
         true
     }
 
+    /// Returns whether the tool is listed only where other tools are not.
+    fn for_deferred(&self) -> bool {
+        false
+    }
+
+    /// Returns the call to which a call of this tool is forwarded: the name of another tool, and its arguments.
+    fn forwards(&self, args: &Arguments) -> Option<Result<(String, Arguments), ToolError>> {
+        let _ = args;
+        None
+    }
+
     /// Returns whether a question shows all arguments of a call. One with claims shows what those name instead.
     fn shows_arguments(&self) -> bool {
         true

@@ -146,6 +146,7 @@ pub(super) const KEYS: &[Key] = &[
     key("tools.web_search.timeout_s", AtMost),
     key("tools.mcp_servers", Added),
     key("tools.surface", Unordered),
+    key("tools.deferred", Unordered),
     key("checkpoints.max_bytes", Unordered),
     key("checkpoints.max_age_days", Unordered),
     key("checkpoints.max_count", Unordered),

@@ -7,7 +7,7 @@ use sinew_guard::{ApprovalFingerprint, Guard, Rule};
 use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
     Answer, Context, Cost, Cover, Event, Kind, Preview, Question, Ruling, Scope, Targets,
-    ToolError, Verdict, World,
+    ToolError, ToolIndex, Verdict, World,
 };
 
 use super::approval_hooks;
@@ -43,7 +43,7 @@ enum Asked {
 
 /// Clears a call or rejects it. It holds no lock while it waits for an answer.
 pub(super) async fn clear(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     judged: Judged,
     open: &mut Open,
     options: &CallOptions,
@@ -80,7 +80,7 @@ pub(super) async fn clear(
 
 /// Waits for the turn of a call in its session. A call of another call takes none: that one has it.
 async fn session_turn(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     decoded: &Decoded,
     open: &Open,
     options: &CallOptions,
@@ -101,7 +101,7 @@ fn places(call: &sinew_guard::Judged) -> (Arc<Targets>, Arc<Path>) {
 }
 
 fn context(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     decoded: &Decoded,
     (targets, cwd): (Arc<Targets>, Arc<Path>),
     world: World,
@@ -110,6 +110,8 @@ fn context(
 ) -> Context {
     Context {
         session: open.request.session.clone(),
+        dialect: decoded.dialect,
+        tools: Arc::clone(runtime) as Arc<dyn ToolIndex>,
         world,
         targets,
         cwd,
@@ -123,7 +125,7 @@ fn context(
 }
 
 async fn ask(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     judged: &Judged,
     open: &mut Open,
     options: &CallOptions,
@@ -180,7 +182,7 @@ async fn ask(
 
 /// Sends the question about a call and waits until it is settled.
 async fn put(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     judged: &Judged,
     open: &mut Open,
     options: &CallOptions,
@@ -299,7 +301,7 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
 
 /// Stores the grants of an answer and settles other pending questions that they cover.
 async fn grant(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     open: &Open,
     scope: Scope,
     always: Option<Vec<Rule>>,
@@ -345,7 +347,7 @@ async fn grant(
 
 /// Computes the preview of a call; a long one runs on a blocking thread.
 async fn preview(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     judged: &Judged,
     open: &Open,
     options: &CallOptions,

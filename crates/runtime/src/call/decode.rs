@@ -13,6 +13,8 @@ use crate::catalog::Looker;
 
 pub(super) struct Decoded {
     pub(super) tool: Arc<dyn Tool>,
+    /// The dialect of the call.
+    pub(super) dialect: &'static str,
     pub(super) facts: Facts,
     pub(super) takes_turns: bool,
     pub(super) settings: Arc<FileSettings>,
@@ -50,6 +52,7 @@ pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, Too
     let shown_arguments = shown.map(|(name, value)| (name.clone(), value.clone())).collect();
     let mut prepared = Arc::clone(&tool).prepare(args, &found.settings)?;
     Ok(Decoded {
+        dialect: found.dialect,
         facts: tool.facts(),
         takes_turns: found.takes_turns,
         settings: found.settings,

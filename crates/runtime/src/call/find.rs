@@ -10,6 +10,8 @@ use crate::catalog::{Catalog, Listed, Looker};
 /// A tool with the rules and guard of its catalog.
 pub(super) struct Found {
     pub(super) listed: Arc<Listed>,
+    /// The dialect of the catalog.
+    pub(super) dialect: &'static str,
     /// Whether calls of the dialect take turns.
     pub(super) takes_turns: bool,
     pub(super) settings: Arc<FileSettings>,
@@ -27,8 +29,20 @@ pub(super) fn catalog<'a>(catalogs: &'a [Catalog], request: &Request) -> Option<
     }
 }
 
-/// Finds the tool of a request; the error for an unknown name lists the nearest ones.
-pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, ToolError> {
+/// Finds the tool of a request. A call of a tool that forwards becomes the forwarded call.
+pub(super) fn find(catalogs: &[Catalog], request: &mut Request) -> Result<Found, ToolError> {
+    let found = named(catalogs, request)?;
+    match found.listed.tool.forwards(&request.arguments) {
+        None => Ok(found),
+        Some(other) => {
+            (request.name, request.arguments) = other?;
+            named(catalogs, request)
+        }
+    }
+}
+
+/// Finds the tool with the name of a request; the error for an unknown name lists the nearest ones.
+fn named(catalogs: &[Catalog], request: &Request) -> Result<Found, ToolError> {
     let catalog = catalog(catalogs, request).ok_or_else(|| {
         let known: Vec<&str> = catalogs.iter().map(Catalog::name).collect();
         let wanted = request.dialect.as_deref().unwrap_or_default();
@@ -38,6 +52,7 @@ pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, Too
     if let Some(listed) = catalog.find(&request.name) {
         return Ok(Found {
             listed: Arc::clone(listed),
+            dialect: catalog.name,
             takes_turns: catalog.conventions.takes_turns,
             settings: Arc::clone(&catalog.settings),
             joined_paths: catalog.conventions.joined_paths,

@@ -168,6 +168,14 @@ impl Entry {
         self.span.of_work()
     }
 
+    /// Notes the call to which this one was forwarded.
+    pub(super) fn forwards(&mut self, request: &Request) {
+        self.note(|closing| {
+            closing.opening.tool.clone_from(&request.name);
+            closing.opening.arguments = hash(&request.arguments);
+        });
+    }
+
     /// Notes that the tool exists, and where it comes from.
     pub(super) fn found(&mut self, tool: &dyn Tool) {
         self.note(|closing| {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use sinew_runtime::ToolInfo;
+use sinew_runtime::{Catalog, ToolInfo, Visibility};
 use sinew_tool::Effects;
 
 use crate::cli::{Format, ToolsArgs};
@@ -20,6 +20,9 @@ pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode>
         tokio.block_on(wired.settle_tools(None));
     }
     let catalogs = wired.runtime.catalogs();
+    if args.cost {
+        return cost(catalogs.first(), args.json);
+    }
     let tools = catalogs.first().into_iter().flat_map(|catalog| catalog.tools());
     let format = args.format.or(args.json.then_some(Format::Mcp));
     let mut out = std::io::stdout().lock();
@@ -37,6 +40,50 @@ pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode>
             }
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How many bytes of compact JSON are about one token: the mean of the tokenizers of several models.
+const BYTES_OF_TOKEN: f64 = 4.0;
+
+/// Prints what each tool costs, and the sums of those that are listed and of those that are deferred.
+fn cost(catalog: Option<&Catalog>, as_json: bool) -> anyhow::Result<ExitCode> {
+    let tokens = |tool: &ToolInfo| {
+        let bytes = shaped(tool.clone(), Format::Anthropic).to_string().len();
+        (bytes as f64 / BYTES_OF_TOKEN).ceil() as u64
+    };
+    let listed: Vec<String> =
+        catalog.into_iter().flat_map(Catalog::tools).map(|tool| tool.name).collect();
+    let mut rows: Vec<(String, &'static str, u64)> = Vec::new();
+    for tool in catalog.into_iter().flat_map(Catalog::all_tools) {
+        let state = match tool.visibility {
+            Visibility::Deferred => "deferred",
+            _ if listed.contains(&tool.name) => "listed",
+            _ => continue,
+        };
+        rows.push((tool.name.clone(), state, tokens(&tool)));
+    }
+    rows.sort_by_key(|(_, _, tokens)| std::cmp::Reverse(*tokens));
+    let sum = |wanted: &str| -> u64 {
+        rows.iter().filter(|(_, state, _)| *state == wanted).map(|(_, _, tokens)| tokens).sum()
+    };
+    let (n_listed, n_deferred) = (sum("listed"), sum("deferred"));
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        let tools = rows.iter();
+        let tools =
+            tools.map(|(name, state, n)| json!({"name": name, "state": state, "tokens": n}));
+        let all = json!({
+            "tools": tools.collect::<Vec<_>>(), "listed": n_listed, "deferred": n_deferred,
+        });
+        writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = screen::Visible::new(out);
+    for (name, state, tokens) in &rows {
+        writeln!(out, "{tokens:>7}  {state:<8}  {name}")?;
+    }
+    writeln!(out, "{n_listed:>7}  tokens in a list, about; deferred tools would add {n_deferred}")?;
     Ok(ExitCode::SUCCESS)
 }
 
