@@ -226,10 +226,10 @@ impl Layers {
     /// Adds one value, or returns an error for an unknown key or an invalid value.
     fn set_checked(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
         let tree = nested(&mut std::iter::once((key, &value)).peekable(), "");
-        check(Value::Object(tree))
-            .map_err(|error| ConfigError(format!("{origin}: `{key}`: {error}")))?;
+        let tree = Value::Object(tree);
+        check(tree.clone()).map_err(|error| ConfigError(format!("{origin}: `{key}`: {error}")))?;
         let mut flat = Vec::new();
-        flatten(key, value, &mut flat);
+        flatten("", tree, &mut flat);
         for (key, value) in flat {
             self.set(&key, value, origin.clone());
         }

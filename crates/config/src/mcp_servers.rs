@@ -167,6 +167,8 @@ mod tests {
         }
     }
 
+    const A: &str = "[tools.mcp_servers.a]\ncommand = \"x\"\n";
+
     fn read(toml: &str) -> Result<(Vec<McpServer>, Vec<String>), String> {
         let mut layers = crate::Layers::with_defaults().expect("defaults");
         layers.add_named(Path::new("c.toml"), toml.to_owned()).map_err(|error| error.0)?;
@@ -191,6 +193,20 @@ mod tests {
         assert!(
             warnings.len() == 1 && warnings[0].contains("`tools.mcp_servers.web`"),
             "{warnings:?}"
+        );
+        let mut layers = crate::Layers::with_defaults().expect("defaults");
+        layers.add_named(Path::new("c.toml"), String::from(A)).expect("a file");
+        for set in ["tools.mcp_servers.a.env={ X = \"1\" }", "tools.mcp_servers.b.command=y"] {
+            layers.set_written(set, Origin::Flag("--set")).expect(set);
+        }
+        let (servers, _) =
+            layers.merge().expect("layers").mcp_servers(Path::new("/")).expect("servers");
+        let words: Vec<_> =
+            servers.iter().map(|one| (one.command.join(" "), one.env.len())).collect();
+        assert_eq!(
+            words,
+            [(String::from("x"), 1), (String::from("y"), 0)],
+            "flags add to an entry"
         );
         for (toml, expected) in [
             ("[tools.mcp_servers.a]\n", "c.toml:1: `tools.mcp_servers.a` needs `command` or `url`"),

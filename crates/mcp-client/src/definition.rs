@@ -11,7 +11,7 @@ use sinew_tool::{ContentHash, shown, shown_line, visible_only};
 /// The longest description for a model, in bytes.
 pub const MAX_DESCRIPTION: usize = 4 * 1024;
 /// The longest schema as JSON, in bytes.
-pub const MAX_SCHEMA: usize = 64 * 1024;
+pub const MAX_SCHEMA: usize = 256 * 1024;
 /// How deep a schema may be nested.
 pub const MAX_DEPTH: usize = 64;
 /// The longest name of a tool at its server, in bytes.
@@ -226,7 +226,7 @@ mod tests {
             (json!({"properties": {"a\u{200b}": {}}}), "unseen characters: a\\u{200b}"),
             (json!({"properties": {"a": {"enum": ["\u{e0041}"]}}}), "unseen characters"),
             (nested, "nested deeper than 64"),
-            (long, "bytes; 65536 are read"),
+            (long, "bytes; 262144 are read"),
         ] {
             let error = definition("", parameters).cleaned().expect_err("refused");
             assert!(error.contains(why), "{error}");
