@@ -407,6 +407,37 @@ def consent(root, beside):
         code, out, errors = checks.sinew("--root", project, "tools", "--json", cwd=project)
         contains(errors, "`tools.mcp_servers` is left out")
         true("theirs__" not in out, out)
+    project = beside / "client"
+    entry = {"command": sys.executable, "args": [str(SERVER), "plain", "${WORKDIR}/none"], "env": {"OWN": "${HOME}"}}
+    own = {"command": "sinew", "args": ["mcp"]}
+    file = checks.write(project / ".mcp.json", json.dumps({"mcpServers": {"sinew": own}}))
+    with check("a client's file that starts sinew alone says and changes nothing"):
+        code, out, errors = checks.sinew("--root", project, "tools", cwd=project)
+        equal((code, errors), (0, ""))
+    file.write_text(json.dumps({"mcpServers": {"sinew": own, "theirs": entry, "fx": entry}}))
+    with check("servers of `.mcp.json` start only once a person trusts the file, and are visible then"):
+        code, out, errors = checks.sinew("--root", project, "tools", "--json", cwd=project)
+        contains(errors, ".mcp.json: `tools.mcp_servers` is left out", "sinew trust")
+        true("theirs__" not in out and not servers(), out)
+        code, out, errors = checks.sinew("trust", project, "--json")
+        contains(out, "tools.mcp_servers", "foreign_server.py")
+        equal(checks.sinew("trust", project, "--yes")[0], 0)
+        equal(called(project, "theirs__env", {"name": "OWN"})[2], os.environ["HOME"])
+        _, out, _ = checks.sinew("--root", project, *named("fx"), "mcp-servers", "list", cwd=project)
+        contains(out, f"theirs  11 tools pinned, from {file}")
+    with check("a server of the user's is not replaced by one of a project"):
+        config = Path(os.environ["XDG_CONFIG_HOME"]) / "sinew/config.toml"
+        before = config.read_text()
+        config.write_text(before + "[tools.mcp_servers.fx]\ncommand = \"true\"\n")
+        _, _, errors = checks.sinew("--root", project, "mcp-servers", "list", cwd=project)
+        contains(errors, "`fx` is left out: your own configuration has a server of this name")
+        config.write_text(before)
+    with check("any change of the file takes the trust away"):
+        file.write_text(file.read_text() + " ")
+        _, result, text = called(project, "theirs__echo", {"text": "x"})
+        equal(result["error"]["kind"], "not_found")
+        _, _, errors = checks.sinew("--root", project, "tools", cwd=project)
+        contains(errors, "has changed since you trusted it")
 
 
 def body(directory):

@@ -18,6 +18,8 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 pub(crate) const PROJECT_DIR: &str = ".sinew";
 /// The name of a project's configuration in it.
 pub(crate) const PROJECT_FILE: &str = "config.toml";
+/// The file in a project that names MCP servers.
+pub(crate) const MCP_FILE: &str = ".mcp.json";
 /// The name of the directory of hooks, there and in the user's configuration directory.
 pub(crate) const HOOKS_DIR: &str = "hooks";
 
@@ -64,11 +66,22 @@ pub(crate) fn read_beneath(project: &Path) -> io::Result<String> {
     }
 }
 
-/// Returns whether a project may have a configuration or hooks for the layers. Most projects have none.
+/// Reads a regular file directly in a project, without following a symlink; `None` for anything else there.
+pub(crate) fn read_in(project: &Path, name: &str) -> Option<String> {
+    let project = rustix::fs::open(project, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let to_read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&project, name, to_read, Mode::empty()).ok()?;
+    text_of(fs::File::from(file), MAX_FILE_BYTES).ok()
+}
+
+/// Returns whether a project may have a configuration, hooks or servers for the layers. Most projects have none.
 pub fn may_have_settings(project: &Path) -> bool {
     let is_missing = |looked: io::Result<fs::Metadata>| {
         looked.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     };
+    if !is_missing(fs::symlink_metadata(project.join(MCP_FILE))) {
+        return true;
+    }
     let dir = project.join(PROJECT_DIR);
     match fs::symlink_metadata(&dir) {
         Ok(meta) if meta.is_dir() => [PROJECT_FILE, HOOKS_DIR]

@@ -12,14 +12,17 @@ use std::io;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sinew_guard::{Layer, RuleOrigin};
 
 pub use self::merged::{Layered, ToolList};
 use self::tighten::tightened;
-use super::files::{HOOKS_DIR, PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath};
+use super::files::{
+    self, HOOKS_DIR, MCP_FILE, PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath,
+};
 use super::lines::{RULES, lines_of_keys, placed};
 use super::options::McpServerOptions;
+use super::project_servers::ProjectServers;
 use super::{ConfigError, Options, hooks, rules};
 
 /// The origin of a value.
@@ -206,6 +209,48 @@ impl Layers {
     pub fn add_trusted_project(&mut self, project: &Path, text: String) -> Result<(), ConfigError> {
         let path = project.join(PROJECT_DIR).join(PROJECT_FILE);
         self.add_read(&path, Ok(text), true, self.source(Layer::Project))
+    }
+
+    /// Adds the MCP servers of a project's own file, which count only while the user trusts its content. None replaces
+    /// a server of the user's.
+    pub fn add_project_servers(
+        &mut self,
+        project: &Path,
+        trusted: Option<&str>,
+    ) -> Result<(), ConfigError> {
+        let path = project.join(MCP_FILE);
+        let fail =
+            |problem: &dyn fmt::Display| ConfigError(format!("{}: {problem}", path.display()));
+        let origin = Origin::File(path.clone(), None, Layer::Project);
+        let Some(text) = trusted else {
+            // Without trust a broken file is nothing to sinew.
+            let text = files::read_in(project, MCP_FILE);
+            let servers = text.and_then(|text| ProjectServers::read(&text).ok());
+            let entries = servers.map(|servers| servers.entries).unwrap_or_default();
+            if !entries.is_empty() {
+                let (key, value) = (McpServerOptions::TABLE.to_owned(), Value::Object(entries));
+                self.leave_out(key, value, origin, Restriction::ProjectFile);
+            }
+            return Ok(());
+        };
+        let ProjectServers { mut entries, left_out } =
+            ProjectServers::read(text).map_err(|problem| fail(&problem))?;
+        if !left_out.is_empty() {
+            let left_out = left_out.join(", ");
+            self.warn(format!("{origin}: left out, since sinew has no such keys: {left_out}"));
+        }
+        entries.retain(|name, _| {
+            let is_new = !self.servers.contains_key(name);
+            if !is_new {
+                let warning = format!("{origin}: `{name}` is left out: your own configuration has a server of this name");
+                self.warnings.push(warning);
+            }
+            is_new
+        });
+        let tree = json!({"tools": {"mcp_servers": entries}});
+        check(tree).map_err(|error| fail(&error))?;
+        self.add_servers(Value::Object(entries), &|_| origin.clone(), Restriction::None);
+        Ok(())
     }
 
     /// Adds one value from a flag or a variable.

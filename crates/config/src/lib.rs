@@ -21,6 +21,7 @@ mod lines;
 mod mcp_servers;
 mod options;
 mod pins;
+mod project_servers;
 mod reference;
 pub mod rules;
 mod serve;

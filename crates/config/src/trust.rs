@@ -15,8 +15,9 @@ use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, open
 use serde::{Deserialize, Serialize};
 use sinew_guard::StateDir;
 
-use super::files::{self, HOOKS_DIR, PROJECT_DIR, PROJECT_FILE};
+use super::files::{self, HOOKS_DIR, MCP_FILE, PROJECT_DIR, PROJECT_FILE};
 use super::layers::LeftOut;
+use super::project_servers::ProjectServers;
 use super::{ConfigError, real};
 
 const FILE: &str = "trust.toml";
@@ -36,6 +37,8 @@ pub struct Content {
     pub files: Vec<(PathBuf, blake3::Hash)>,
     /// The hook declarations, by file path.
     pub hooks: Vec<(PathBuf, String)>,
+    /// The text of the file that names MCP servers, if it names any but sinew.
+    pub servers: Option<String>,
 }
 
 impl Content {
@@ -51,6 +54,14 @@ impl Content {
             let path = Path::new(PROJECT_DIR).join(PROJECT_FILE);
             content.files.push((path, blake3::hash(text.as_bytes())));
             content.config = Some(text);
+        }
+        let text = files::read_in(project, MCP_FILE);
+        let names_servers = |text: &String| {
+            ProjectServers::read(text).map_or(true, |servers| !servers.entries.is_empty())
+        };
+        if let Some(text) = text.filter(names_servers) {
+            content.files.push((PathBuf::from(MCP_FILE), blake3::hash(text.as_bytes())));
+            content.servers = Some(text);
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let own = match rustix::fs::open(project.join(PROJECT_DIR), flags, Mode::empty()) {

@@ -99,7 +99,7 @@ impl Servers {
     ) -> Self {
         let servers = settings.into_iter().map(|settings| {
             let mut known = Known::default();
-            match pins.load(&settings.name) {
+            match pins.load(&settings.pin) {
                 Ok(pin) => known.pin = pin,
                 Err(error) => known.problems.push(error.message.into_owned()),
             }
@@ -188,7 +188,7 @@ impl Servers {
                 None => pin.tools.push(now),
             }
         }
-        self.0.pins.save(name, &pin)?;
+        self.0.pins.save(&server.settings.pin, &pin)?;
         *lock(&server.known) = Known { pin: Some(pin), waiting, problems: known.problems };
         self.0.offer(&server, Vec::new());
         Ok(())
@@ -340,14 +340,14 @@ impl Inner {
         let (pin, waiting) = match known.pin.take() {
             None => {
                 let pin = ServerPin { tools: usable, needs_handshake };
-                self.pins.save(name, &pin)?;
+                self.pins.save(&server.settings.pin, &pin)?;
                 (pin, Vec::new())
             }
             Some(mut pin) => {
                 let Compared { waiting, .. } = compare(&pin, usable);
                 if pin.needs_handshake != needs_handshake {
                     pin.needs_handshake = needs_handshake;
-                    self.pins.save(name, &pin)?;
+                    self.pins.save(&server.settings.pin, &pin)?;
                 }
                 (pin, waiting)
             }

@@ -24,6 +24,8 @@ pub struct ServerSettings {
     pub timeouts: Timeouts,
     /// Where its settings are from, for messages.
     pub origin: String,
+    /// The name of its pin: servers of two projects may have the same name.
+    pub pin: String,
 }
 
 impl ServerSettings {

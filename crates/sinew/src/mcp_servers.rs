@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use sinew_guard::{Layer, content_hash};
 use sinew_mcp_client::{Endpoint, PinStore, ServerPin, ServerSettings, Servers, Timeouts};
 use sinew_runtime::Runtime;
 use sinew_tool::{Kind, ToolError};
 
-use crate::config::{LogLevel, McpServer, Pins};
+use crate::config::{LogLevel, McpServer, Origin, Pins};
 use crate::screen::say;
 use crate::wiring::Loaded;
 
@@ -46,6 +47,18 @@ fn settings_of(server: &McpServer, surface: &Arc<[String]>) -> ServerSettings {
         surface: Arc::clone(surface),
         timeouts: Timeouts { connect, list, call },
         origin: server.origin.to_string(),
+        pin: pin_of(server),
+    }
+}
+
+/// Returns the name of the pin of a server: that of a project's server has the file that names it.
+fn pin_of(server: &McpServer) -> String {
+    match &server.origin {
+        Origin::File(path, _, Layer::Project) => {
+            let hash = content_hash(path.as_os_str().as_encoded_bytes()).to_string();
+            format!("{}@{}", server.name, hash.get(..16).unwrap_or_default())
+        }
+        _ => server.name.clone(),
     }
 }
 

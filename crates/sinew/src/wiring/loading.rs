@@ -202,6 +202,9 @@ fn add_project(layers: &mut Layers, project: &Path, trusted: &Trusted) -> anyhow
             if let Some(text) = &content.config {
                 layers.add_trusted_project(project, text.clone())?;
             }
+            if let Some(text) = &content.servers {
+                layers.add_project_servers(project, Some(text))?;
+            }
             return Ok(layers.add_trusted_hooks(project, &content)?);
         }
         Known::Never => {}
@@ -215,6 +218,7 @@ fn add_project(layers: &mut Layers, project: &Path, trusted: &Trusted) -> anyhow
         )),
     }
     layers.add_project_file(project)?;
+    layers.add_project_servers(project, None)?;
     Ok(layers.add_project_hooks(project)?)
 }
 
