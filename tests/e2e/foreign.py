@@ -4,8 +4,10 @@ them. The same hostile server in no sandbox succeeds, which shows that the check
 
 import json
 import os
+import shutil
 import socket
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -400,6 +402,29 @@ def deferred(root):
         equal([sorted(tool) for tool in json.loads(text)], [["description", "name", "parameters"]])
 
 
+def configured(root, beside):
+    # Sessions have temporary files of their own, so what lies among the temporary files of this suite is not seen there.
+    bin = Path(tempfile.mkdtemp(dir=checks.REPOSITORY / ".bench"))
+    npx = checks.write(bin / "npx", f"#!/bin/sh\n[ \"$*\" = '-y my-mcp-server' ] && exec {sys.executable} {SERVER}\n")
+    npx.chmod(0o755)
+    path = {"PATH": f"{npx.parent}:{os.environ['PATH']}"}
+    table = {"my_server": {"command": "npx", "args": ["-y", "my-mcp-server"], "internal_only": False}}
+    file = checks.write(beside / "clawft.json", json.dumps({"agents": {"a": 1}, "tools": {"mcp_servers": table}}))
+    with check("clawft's own configuration names servers, and its other keys are warnings"):
+        options = ["--root", root, "--dialect", "clawft", "--config", file]
+        code, out, errors = checks.sinew(*options, "--approvals", "allow", "call", "my_server__echo", '{"text": "as printed"}', cwd=root, env=path)
+        equal((code, out), (0, "as printed\n"), errors)
+        contains(errors, "`agents` is left out")
+    with check("clawft's servers and those of a client's file are imported as settings"):
+        for form, source in [("clawft", file), ("mcp", checks.write(beside / "client.json", json.dumps({"mcpServers": table})))]:
+            _, out, errors = checks.sinew("import", form, source)
+            contains(out, "[tools.mcp_servers.my_server]", 'command = "npx"', "internal_only = false")
+            config = checks.write(beside / f"{form}.toml", out)
+            _, out, errors = checks.sinew("--root", root, "--config", config, "--approvals", "allow", "call", "my_server__echo", '{"text": "again"}', cwd=root, env=path)
+            equal(out, "again\n", errors)
+    shutil.rmtree(bin)
+
+
 def consent(root, beside):
     project = beside / "project"
     checks.write(project / ".sinew/config.toml", f"[tools.mcp_servers.theirs]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(SERVER))}]\ninternal_only = false\n")
@@ -451,6 +476,7 @@ def body(directory):
     hostile(root, beside)
     pins(root, state)
     deferred(root)
+    configured(root, beside)
     consent(root, beside)
     with check("every server ended"):
         equal(servers(), [])

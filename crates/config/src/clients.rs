@@ -64,16 +64,22 @@ pub fn is_sinew(word: &str) -> bool {
 
 /// Parses the servers of a file. The error names the place and the reason.
 pub fn servers(path: &Path, text: &str) -> Result<Vec<Server>, String> {
+    let entries = entries(path, text)?;
+    Ok(entries.iter().filter_map(|(name, written)| server(name, written)).collect())
+}
+
+/// Returns the entries of a file as they are written.
+pub(crate) fn entries(path: &Path, text: &str) -> Result<Vec<(String, Value)>, String> {
     let tree: Value = if path.extension().is_some_and(|extension| extension == "toml") {
         toml_edit::de::from_str(text).map_err(|error| error.to_string())?
     } else {
         jsonc::read(text).map_err(|error| error.to_string())?
     };
     let tables = TABLES.iter().filter_map(|table| tree.get(table)?.as_object());
-    Ok(tables.flatten().filter_map(|(name, written)| server(name, written)).collect())
+    Ok(tables.flatten().map(|(name, written)| (name.clone(), written.clone())).collect())
 }
 
-fn server(name: &str, written: &Value) -> Option<Server> {
+pub(crate) fn server(name: &str, written: &Value) -> Option<Server> {
     let written = written.as_object()?;
     let texts = |value: Option<&Value>| -> Vec<String> {
         match value {

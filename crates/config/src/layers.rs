@@ -22,7 +22,7 @@ use super::files::{
 };
 use super::lines::{RULES, lines_of_keys, placed};
 use super::options::McpServerOptions;
-use super::project_servers::ProjectServers;
+use super::server_entries::ServerEntries;
 use super::{ConfigError, Options, hooks, rules};
 
 /// The origin of a value.
@@ -225,7 +225,8 @@ impl Layers {
         let Some(text) = trusted else {
             // Without trust a broken file is nothing to sinew.
             let text = files::read_in(project, MCP_FILE);
-            let servers = text.and_then(|text| ProjectServers::read(&text).ok());
+            let servers =
+                text.and_then(|text| ServerEntries::read(Path::new(MCP_FILE), &text).ok());
             let entries = servers.map(|servers| servers.entries).unwrap_or_default();
             if !entries.is_empty() {
                 let (key, value) = (McpServerOptions::TABLE.to_owned(), Value::Object(entries));
@@ -233,11 +234,11 @@ impl Layers {
             }
             return Ok(());
         };
-        let ProjectServers { mut entries, left_out } =
-            ProjectServers::read(text).map_err(|problem| fail(&problem))?;
-        if !left_out.is_empty() {
-            let left_out = left_out.join(", ");
-            self.warn(format!("{origin}: left out, since sinew has no such keys: {left_out}"));
+        let ServerEntries { mut entries, unknown } =
+            ServerEntries::read(Path::new(MCP_FILE), text).map_err(|problem| fail(&problem))?;
+        if !unknown.is_empty() {
+            let unknown = unknown.join(", ");
+            self.warn(format!("{origin}: left out, since sinew has no such keys: {unknown}"));
         }
         entries.retain(|name, _| {
             let is_new = !self.servers.contains_key(name);

@@ -17,7 +17,7 @@ use sinew_guard::StateDir;
 
 use super::files::{self, HOOKS_DIR, MCP_FILE, PROJECT_DIR, PROJECT_FILE};
 use super::layers::LeftOut;
-use super::project_servers::ProjectServers;
+use super::server_entries::ServerEntries;
 use super::{ConfigError, real};
 
 const FILE: &str = "trust.toml";
@@ -57,7 +57,8 @@ impl Content {
         }
         let text = files::read_in(project, MCP_FILE);
         let names_servers = |text: &String| {
-            ProjectServers::read(text).map_or(true, |servers| !servers.entries.is_empty())
+            ServerEntries::read(Path::new(MCP_FILE), text)
+                .map_or(true, |servers| !servers.entries.is_empty())
         };
         if let Some(text) = text.filter(names_servers) {
             content.files.push((PathBuf::from(MCP_FILE), blake3::hash(text.as_bytes())));

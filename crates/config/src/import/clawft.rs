@@ -3,9 +3,10 @@
 //!
 //! A key that sinew does not know becomes a note, not an error: most of that file is about other things than tools.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{Imported, is_known, texts};
+use super::{Imported, is_known, mcp, texts};
+use crate::server_entries::ServerEntries;
 use crate::{
     CommandPolicyOptions, ExecOptions, PolicyOptions, RuleOptions, WebSearchOptions, url_policy,
 };
@@ -25,6 +26,7 @@ const KEYS: [&[&str]; 7] = [
         "exec",
         "web_search",
         "web",
+        "mcp_servers",
     ],
     &["mode", "allowlist", "denylist"],
     &["timeout"],
@@ -95,6 +97,15 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
     if tools.get("permissions").or_else(|| tree.get("permissions")).is_some() {
         imported.note("`permissions`: levels are not carried over; write `[tools.policy]`");
     }
+    let mut servers = ServerEntries::default();
+    let written = tools.get("mcp_servers").and_then(Value::as_object);
+    for (name, written) in written.into_iter().flatten() {
+        let Some(written) = written.as_object() else { continue };
+        let mut entry = Map::new();
+        servers.add(name, written, &mut entry);
+        servers.entries.insert(name.clone(), Value::Object(entry));
+    }
+    mcp::add(&servers, &mut imported)?;
     let command_policy = command_policy.unwrap_or(&Value::Null);
     let [exec, web_search, web] =
         ["exec", "web_search", "web"].map(|name| tools.get(name).unwrap_or(&Value::Null));
@@ -212,6 +223,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn servers_are_carried_over() {
+        let tree = json!({"tools": {"mcp_servers": {
+            "my_server": {"command": "npx", "args": ["-y", "my-mcp-server"], "internal_only": false},
+            "other": {"command": "x", "transport": "stdio", "retries": 3},
+        }}});
+        let imported = read(&tree).expect("it is read");
+        let servers = imported.options.tools.and_then(|tools| tools.mcp_servers).expect("servers");
+        assert_eq!(servers["my_server"].internal_only, Some(false));
+        assert_eq!(servers["other"].internal_only, None, "hidden, as there");
+        assert!(
+            imported.notes.iter().any(|note| note.contains("`other.retries`")),
+            "{:?}",
+            imported.notes
+        );
+    }
 
     #[test]
     fn the_policy_of_commands_is_taken_as_it_is() {

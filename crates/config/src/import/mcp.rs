@@ -1,20 +1,36 @@
-//! Reads an MCP client's server file. sinew proxies no foreign server, so it imports none.
+//! Imports the servers of an MCP client's file as `[tools.mcp_servers]`.
 
 use std::path::Path;
 
 use super::Imported;
-use crate::clients;
+use crate::server_entries::ServerEntries;
 
 /// Reads a client's file.
 pub(super) fn read(file: &Path, text: &str) -> Result<Imported, String> {
     let mut imported = Imported::default();
-    for server in clients::servers(file, text)? {
-        imported.note(format!(
-            "the server `{}` stays with its client: tools of other servers are not served here",
-            server.name
-        ));
-    }
+    let servers = ServerEntries::read(file, text)?;
+    add(&servers, &mut imported)?;
     Ok(imported)
+}
+
+/// Adds servers, with notes on what is another thing here.
+pub(super) fn add(servers: &ServerEntries, imported: &mut Imported) -> Result<(), String> {
+    let options = ServerEntries::options(&servers.entries)?;
+    for key in &servers.unknown {
+        imported.note(format!("`{key}` is left out: sinew has no such key"));
+    }
+    for (name, server) in &options {
+        if server.command.is_some() && server.network.is_none() {
+            imported.note(format!(
+                "the server `{name}` has no network here; `network = true` opens it, for one that downloads (`npx`, \
+                 `uvx`) or reaches other hosts"
+            ));
+        }
+    }
+    if !options.is_empty() {
+        imported.options.tools.get_or_insert_default().mcp_servers = Some(options);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -22,16 +38,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_server_is_noted() {
-        let text = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"url": "http://y"}}}"#;
+    fn servers_become_entries() {
+        let text = r#"{"mcpServers": {
+            "a": {"command": "x", "args": ["y"], "timeout": 1},
+            "s": {"command": "sinew", "args": ["mcp"]}
+        }}"#;
         let imported = read(Path::new(".mcp.json"), text).expect("servers");
-        assert_eq!(imported.options, crate::Options::default());
-        let names: Vec<bool> = imported
-            .notes
-            .iter()
-            .zip(["`a`", "`b`"])
-            .map(|(note, name)| note.contains(name))
-            .collect();
-        assert_eq!(names, [true, true]);
+        let servers = imported.options.tools.and_then(|tools| tools.mcp_servers).expect("servers");
+        let names: Vec<&String> = servers.keys().collect();
+        assert_eq!(names, ["a"]);
+        assert_eq!(servers["a"].args.as_deref(), Some(&[String::from("y")][..]));
+        assert_eq!(servers["a"].internal_only, Some(false));
+        let notes: Vec<bool> =
+            imported.notes.iter().map(|note| note.contains("`a") && !note.contains("`s")).collect();
+        assert_eq!(notes, [true, true], "{:?}", imported.notes);
+        let wrong = read(Path::new("a.json"), r#"{"servers": {"a": {"args": 1, "command": "x"}}}"#);
+        assert!(wrong.expect_err("no list").contains("the server `a`"));
     }
 }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use sinew_guard::checkpoints::Usage;
 use sinew_guard::{Audit, AuditError, Profile, SandboxLevel, Shortfall};
+use sinew_mcp_client::{ServerStatus, Servers};
 use sinew_runtime::Approvals;
 use sinew_tool::shown_line;
 
@@ -69,6 +70,7 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         openat2(),
         skipped("sandbox", &|| sandbox(&wired)),
         approvals(loaded),
+        mcp_servers(&wired),
     ];
     // A missing part already stops a server.
     let own = (!is_missing(&findings)).then(|| server::own(loaded)).flatten();
@@ -321,6 +323,31 @@ fn approvals(loaded: &Loaded) -> Finding {
         Profile::ReadOnly | Profile::Workspace | Profile::Full => detail,
     };
     found("approvals", true, detail)
+}
+
+/// Counts the MCP servers and their tools; none is started.
+fn mcp_servers(wired: &anyhow::Result<Wired>) -> Finding {
+    let servers = wired.as_ref().ok().and_then(|wired| wired.servers.as_ref());
+    let all = servers.map(Servers::status).unwrap_or_default();
+    if all.is_empty() {
+        return found("mcp", true, String::from("no servers of others"));
+    }
+    let n = |is: &dyn Fn(&ServerStatus) -> bool| all.iter().filter(|status| is(status)).count();
+    let hidden = n(&|status| status.internal_only);
+    let deferred = n(&|status| status.deferred && !status.internal_only);
+    let tools: usize = all.iter().filter_map(|status| Some(status.pinned.as_ref()?.len())).sum();
+    let mut detail = format!(
+        "{} servers of others ({hidden} hidden, {deferred} deferred) with {tools} pinned tools",
+        all.len()
+    );
+    let problems = all.iter().flat_map(|status| {
+        status.problems.iter().map(move |problem| format!("{}: {problem}", status.name))
+    });
+    let problems: Vec<String> = problems.collect();
+    if !problems.is_empty() {
+        detail = format!("{detail}; {}", problems.join("; "));
+    }
+    Finding { needed: false, ..found("mcp", problems.is_empty(), detail) }
 }
 
 fn is_caused_by(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
