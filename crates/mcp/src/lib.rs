@@ -21,6 +21,7 @@ mod progress;
 mod protocol;
 mod reply;
 mod server;
+mod shell;
 mod transport;
 
 pub use calls::Calls;
@@ -29,6 +30,7 @@ pub use line::{Line, Lines};
 pub use object::Object;
 pub use progress::Pace;
 pub use server::{Options, Stream, serve};
+pub use shell::McpServerShell;
 
 /// The newest protocol revision with a handshake.
 pub const WITH_HANDSHAKE: &str = "2025-11-25";

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_mcp::{Calls, Options, Stream};
-use sinew_runtime::{Approvals, Asking, MemoryLedger, Runtime};
+use sinew_mcp::{Calls, McpServerShell, Options, Stream};
+use sinew_runtime::{Approvals, Asking, MemoryLedger, Runtime, ToolProvider};
 use sinew_tool::{
     Arguments, BoxFuture, Context, Conventions, Dialect, Facts, FileSettings, Kind, Reply, Tool,
     ToolError,
@@ -122,6 +122,11 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn start(inline: bool) -> Self {
+        Self::start_with(inline, Vec::new())
+    }
+
+    /// Starts a server with the tools of providers.
+    pub(crate) fn start_with(inline: bool, providers: Vec<Box<dyn ToolProvider>>) -> Self {
         let root = tempfile::tempdir().expect("a root");
         let ledger = Arc::new(MemoryLedger::default());
         let runtime = Runtime::builder(DIALECT)
@@ -148,8 +153,11 @@ impl Client {
             output: Box::new(server_output),
             gone: Box::new(move || has_gone.load(Ordering::Relaxed)),
         };
-        let served = Arc::clone(&runtime);
-        let server = std::thread::spawn(move || sinew_mcp::serve(served, options, stream));
+        let mut shell = McpServerShell::new(Arc::clone(&runtime));
+        for provider in providers {
+            shell.register_provider(provider).expect("its tools are added");
+        }
+        let server = std::thread::spawn(move || shell.serve(options, stream));
         let output = BufReader::new(output);
         Self { runtime, ledger, gone, input: Some(input), output, server, _root: root }
     }

@@ -8,4 +8,5 @@
 
 mod connection;
 mod endings;
+mod shell;
 mod transcripts;

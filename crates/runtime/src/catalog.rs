@@ -281,6 +281,15 @@ impl Catalog {
         self.tools.iter().filter(|listed| !listed.is_denied).map(|listed| self.info(listed))
     }
 
+    /// Returns the tools whose names match one of these patterns, in which `*` means any characters, hidden ones too:
+    /// what a skill that allows them shows.
+    pub fn schemas_for_tools(&self, patterns: &[&str]) -> Vec<ToolInfo> {
+        let is_wanted =
+            |info: &ToolInfo| patterns.iter().any(|pattern| tool_matches(pattern, &info.name));
+        let usable = self.all_tools().filter(|info| info.visibility != Visibility::Disabled);
+        usable.filter(is_wanted).collect()
+    }
+
     pub(crate) fn info(&self, listed: &Listed) -> ToolInfo {
         let tool = &listed.tool;
         let mut description = tool.description().to_owned();

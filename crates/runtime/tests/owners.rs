@@ -126,3 +126,28 @@ fn lists_wait_for_pending_tools() {
     assert!(!runtime.has_pending_tools());
     assert!(settled(Duration::from_secs(60)) < Duration::from_secs(10));
 }
+
+/// The patterns are those of clawft's page.
+#[test]
+fn schemas_are_selected_by_patterns() {
+    let bench = Bench::new(|builder| builder);
+    for name in ["read_file", "write_file", "read_files"] {
+        bench.runtime.add_tool(&named(name)).expect("a tool");
+    }
+    let tools = [
+        ("memory_store", Visibility::Hidden),
+        ("memory_query", Visibility::Shown),
+        ("memory_old", Visibility::Disabled),
+        ("agent_spawn", Visibility::Hidden),
+    ];
+    bench.runtime.set_foreign_tools("claude-flow", &entries(&tools));
+    let catalogs = bench.runtime.catalogs();
+    let catalog = catalogs.first().expect("a catalog");
+    let selected = catalog.schemas_for_tools(&["claude-flow__memory_*", "read_file", "write_file"]);
+    let mut names: Vec<String> = selected.into_iter().map(|tool| tool.name).collect();
+    names.sort_unstable();
+    let expected =
+        ["claude-flow__memory_query", "claude-flow__memory_store", "read_file", "write_file"];
+    assert_eq!(names, expected);
+    assert!(catalog.schemas_for_tools(&[]).is_empty());
+}

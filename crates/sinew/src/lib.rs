@@ -76,9 +76,14 @@ pub use sinew_guard::{
     Recorded, Redactor, Resolver, Retention, Rules, SandboxLevel, Shortfall, SqliteLedger,
     StateDir, TrustedPrograms, close_process, environment, helper_main,
 };
+#[cfg(feature = "cli")]
+pub use sinew_mcp::{
+    Calls as McpCalls, McpServerShell, Options as McpOptions, Stream as McpStream,
+};
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,
-    HookCommand, HookTrial, MemoryLedger, NoLedger, Owner, Runtime, ToolInfo,
+    CompositeToolProvider, ForeignEntry, ForeignTool, HookCommand, HookTrial, MemoryLedger,
+    NoLedger, Owner, Runtime, ToolDefinition, ToolInfo, ToolProvider, Visibility,
 };
 pub use sinew_tool::*;
 
