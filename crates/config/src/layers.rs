@@ -12,6 +12,7 @@ use std::io;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use sinew_guard::{Layer, RuleOrigin};
 
@@ -20,7 +21,7 @@ use self::tighten::tightened;
 use super::files::{
     self, HOOKS_DIR, MCP_FILE, PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath,
 };
-use super::lines::{RULES, lines_of_keys, placed};
+use super::lines::{RULES, lines_of_document, placed};
 use super::options::McpServerOptions;
 use super::server_entries::ServerEntries;
 use super::{ConfigError, Options, hooks, rules};
@@ -372,10 +373,15 @@ impl Layers {
         let fail = |error: &dyn fmt::Display| {
             ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))
         };
-        let options = toml_edit::de::from_str::<Options>(text).map_err(|error| fail(&error))?;
+        let document = toml_edit::Document::parse(text).map_err(|error| fail(&error))?;
+        let lines = lines_of_document(&document, text);
+        let tree = Value::deserialize(toml_edit::de::Deserializer::from(document))
+            .map_err(|error| fail(&error))?;
+        // Read from the text, an error has its place.
+        let options = serde_json::from_value::<Options>(tree.clone())
+            .or_else(|_| toml_edit::de::from_str::<Options>(text))
+            .map_err(|error| fail(&error))?;
         check_rules(&options).map_err(|error| placed(path, text, error))?;
-        let tree: Value = toml_edit::de::from_str(text).map_err(|error| fail(&error))?;
-        let lines = lines_of_keys(text);
         hooks::check(&tree).map_err(|error| {
             let line = hooks::key_in(&error).and_then(|key| lines.get(key));
             let at = line.map(|line| format!(":{line}:1")).unwrap_or_default();

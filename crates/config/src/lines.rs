@@ -8,18 +8,20 @@ use super::ConfigError;
 /// The key of the rules.
 pub(crate) const RULES: &str = "rules";
 
-/// Returns the line of every key of a TOML text.
-pub(crate) fn lines_of_keys(text: &str) -> BTreeMap<String, usize> {
+/// Returns the line of every key of a TOML document, whose text it gets beside it.
+pub(crate) fn lines_of_document(
+    document: &toml_edit::Document<&str>,
+    text: &str,
+) -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
-    if let Ok(document) = toml_edit::Document::parse(text) {
-        collect_lines("", document.as_table(), text, &mut lines);
-    }
+    collect_lines("", document.as_table(), text, &mut lines);
     lines
 }
 
 /// Returns the line of every rule in a TOML text.
 pub(crate) fn lines_of_rules(text: &str) -> Vec<usize> {
-    let lines = lines_of_keys(text);
+    let document = toml_edit::Document::parse(text);
+    let lines = document.map(|document| lines_of_document(&document, text)).unwrap_or_default();
     let line = |at: usize| lines.get(&format!("{RULES}[{at}]")).copied();
     (0..).map_while(line).collect()
 }

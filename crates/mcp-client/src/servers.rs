@@ -38,6 +38,8 @@ pub(crate) struct Inner {
     runtime: Weak<Runtime>,
     pins: Arc<dyn PinStore>,
     servers: Vec<Arc<Server>>,
+    /// The thread that reads the pins, until it has been waited for.
+    reads_pins: Mutex<Option<thread::JoinHandle<()>>>,
     worker: OnceLock<Worker>,
 }
 
@@ -91,35 +93,42 @@ struct Worker {
 }
 
 impl Servers {
-    /// Adds the pinned tools of these servers to a runtime. Nothing is started yet.
+    /// Adds the pinned tools of these servers to a runtime, on a thread, so that no first reply waits for them. Nothing
+    /// is started yet.
     pub fn new(
         runtime: &Arc<Runtime>,
         settings: Vec<ServerSettings>,
         pins: Arc<dyn PinStore>,
     ) -> Self {
-        let servers = settings.into_iter().map(|settings| {
-            let mut known = Known::default();
-            match pins.load(&settings.pin) {
-                Ok(pin) => known.pin = pin,
-                Err(error) => known.problems.push(error.message.into_owned()),
-            }
-            Arc::new(Server { settings, known: Mutex::new(known), sessions: Mutex::default() })
-        });
-        let servers = servers.collect();
+        let server = |settings| {
+            let (known, sessions) = (Mutex::default(), Mutex::default());
+            Arc::new(Server { settings, known, sessions })
+        };
+        let servers = settings.into_iter().map(server).collect();
         let inner = Arc::new_cyclic(|me| Inner {
             me: Weak::clone(me),
             runtime: Arc::downgrade(runtime),
             pins,
             servers,
+            reads_pins: Mutex::default(),
             worker: OnceLock::new(),
         });
-        inner.servers.iter().for_each(|server| inner.offer(server, Vec::new()));
+        let (reader, pending) = (Arc::clone(&inner), runtime.pending_tools());
+        let read = move || {
+            reader.read_pins();
+            drop(pending);
+        };
+        match thread::Builder::new().name(String::from("mcp-pins")).spawn(read) {
+            Ok(thread) => *lock(&inner.reads_pins) = Some(thread),
+            Err(_) => inner.read_pins(),
+        }
         Self(inner)
     }
 
     /// Starts the servers of which nothing is known, side by side, for a session. The runtime counts their tools as
     /// pending until then.
     pub fn begin(&self, session: &str) {
+        self.0.wait_for_pins();
         for server in &self.0.servers {
             let is_unknown = lock(&server.known).pin.is_none();
             if is_unknown && let Some(runtime) = self.0.runtime.upgrade() {
@@ -148,6 +157,7 @@ impl Servers {
 
     /// Returns what is known of each server.
     pub fn status(&self) -> Vec<ServerStatus> {
+        self.0.wait_for_pins();
         let of = |server: &Arc<Server>| {
             let Known { pin, waiting, problems } = lock(&server.known).clone();
             ServerStatus {
@@ -165,6 +175,7 @@ impl Servers {
 
     /// Connects to a server and returns what is known of it then.
     pub async fn test(&self, name: &str, session: &str) -> Result<ServerStatus, ToolError> {
+        self.0.wait_for_pins();
         let server = self.0.server(name)?;
         let (inner, of) = (Arc::clone(&self.0), Arc::clone(&server));
         let session = session.to_owned();
@@ -177,6 +188,7 @@ impl Servers {
     /// Pins the waiting tools of a server that have these hashes, and takes away the pins of tools that it no longer
     /// has.
     pub fn approve(&self, name: &str, hashes: &[ContentHash]) -> Result<(), ToolError> {
+        self.0.wait_for_pins();
         let server = self.0.server(name)?;
         let mut known = lock(&server.known).clone();
         let mut pin = known.pin.take().unwrap_or_default();
@@ -201,6 +213,27 @@ impl Servers {
 }
 
 impl Inner {
+    fn read_pins(&self) {
+        for server in &self.servers {
+            let read = self.pins.load(&server.settings.pin);
+            let mut known = lock(&server.known);
+            match read {
+                Ok(pin) => known.pin = pin,
+                Err(error) => known.problems.push(error.message.into_owned()),
+            }
+            drop(known);
+            self.offer(server, Vec::new());
+        }
+    }
+
+    /// Waits until the pins are read.
+    fn wait_for_pins(&self) {
+        let mut reads = lock(&self.reads_pins);
+        if let Some(thread) = reads.take() {
+            let _ = thread.join();
+        }
+    }
+
     fn server(&self, name: &str) -> Result<Arc<Server>, ToolError> {
         let found = self.servers.iter().find(|server| server.settings.name == name);
         found.cloned().ok_or_else(|| unknown(name))

@@ -22,6 +22,7 @@ mod tell;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sinew_guard::{Guard, Rules};
 use sinew_tool::{Conventions, HookEvent, Kind, Reply, Request, Ruling, Targets, Tool, ToolError};
@@ -33,6 +34,9 @@ use crate::hooks::{Notes, session};
 use crate::runtime::{CallOptions, Runtime, anchored};
 use after::Seen;
 use open::Open;
+
+/// How long a call of an unknown tool waits for pending ones.
+const SETTLES: Duration = Duration::from_secs(30);
 
 impl Runtime {
     /// Executes one call; the future owns its data and can move between threads.
@@ -151,7 +155,11 @@ async fn way(
     options: &CallOptions,
 ) -> Result<Reply, ToolError> {
     let called = open.request.name.clone();
-    let found = find::find(&runtime.catalogs(), &mut open.request);
+    let mut found = find::find(&runtime.catalogs(), &mut open.request);
+    if found.is_err() && runtime.has_pending_tools() {
+        Box::pin(runtime.tools_settled(SETTLES)).await;
+        found = find::find(&runtime.catalogs(), &mut open.request);
+    }
     if open.request.name != called {
         open.entry.forwards(&open.request);
     }
