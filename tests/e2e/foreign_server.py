@@ -33,6 +33,16 @@ def raw(text):
         sys.stdout.buffer.flush()
 
 
+def drip(message, pieces):
+    line = json.dumps(message).encode() + b"\n"
+    size = len(line) // pieces + 1
+    with lock:
+        for at in range(0, len(line), size):
+            sys.stdout.buffer.write(line[at : at + size])
+            sys.stdout.buffer.flush()
+            time.sleep(0.05)
+
+
 def tool(called, description, **properties):
     schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in properties.items()}}
     return {"name": called, "description": description, "inputSchema": schema}
@@ -60,7 +70,8 @@ def tools():
         tool("connect", "Connects to a port.", port="integer"),
         tool("wait", "Waits.", seconds="number"),
         tool("crash", "Ends the server."),
-        tool("large", "Returns many lines.", lines="integer"),
+        tool("large", "Returns many lines.", lines="integer", **{"as": "string"}),
+        tool("drip", "Returns a text in pieces.", bytes="integer", pieces="integer"),
         tool("fail", "Fails."),
         tool("mixed", "Returns several blocks."),
         tool("ask", "Asks for what it may not have."),
@@ -111,7 +122,10 @@ def called(name, arguments, identifier, meta):
         sys.stderr.flush()
         os._exit(3)
     if name == "large":
-        return text("\n".join(f"line {n}" for n in range(arguments["lines"])))
+        lines = "\n".join(f"line {n}" for n in range(arguments["lines"]))
+        if arguments.get("as") == "resource":
+            return {"content": [{"type": "resource", "resource": {"uri": "test://a", "text": lines}}]}
+        return {**text(lines), "isError": arguments.get("as") == "error"}
     if name == "fail":
         return {**text("it went wrong\nbecause"), "isError": True}
     if name == "mixed":
@@ -169,6 +183,11 @@ def answer(message):
         if MODE == "asks":
             for n in range(2_000):
                 send({"jsonrpc": "2.0", "id": f"loop-{n}", "method": "elicitation/create", "params": {"message": "Run it?", "requestedSchema": {"type": "object", "properties": {}}}})
+
+        if params["name"] == "drip":
+            message = {"jsonrpc": "2.0", "id": identifier, "result": text("x" * params["arguments"]["bytes"])}
+            threading.Thread(target=drip, args=[message, params["arguments"]["pieces"]], daemon=True).start()
+            return
 
         def work():
             result = called(params["name"], params.get("arguments") or {}, identifier, params.get("_meta"))

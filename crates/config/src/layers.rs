@@ -249,8 +249,15 @@ impl Layers {
             }
             is_new
         });
-        let tree = json!({"tools": {"mcp_servers": entries}});
-        check(tree).map_err(|error| fail(&error))?;
+        // The file was written for clients, so what is odd in it stops nothing.
+        entries.retain(|name, entry| {
+            let tree = json!({"tools": {"mcp_servers": {name: entry}}});
+            let checked = check(tree);
+            if let Err(error) = &checked {
+                self.warnings.push(format!("{origin}: `{name}` is left out: {error}"));
+            }
+            checked.is_ok()
+        });
         self.add_servers(Value::Object(entries), &|_| origin.clone(), Restriction::None);
         Ok(())
     }
@@ -499,12 +506,14 @@ impl Layers {
         let mut all = old.and_then(|(old, _)| old.as_object().cloned()).unwrap_or_default();
         for (name, server) in added {
             let from = origin(&format!("{key}.{name}"));
-            // A flag sets one value of a server.
             match (&from, all.get_mut(&name), server) {
+                // A flag sets one value of a server, which stays where it is written.
                 (Origin::Flag(_), Some(Value::Object(old)), Value::Object(new)) => old.extend(new),
-                (_, _, server) => _ = all.insert(name.clone(), server),
+                (_, _, server) => {
+                    all.insert(name.clone(), server);
+                    self.servers.insert(name, from);
+                }
             }
-            self.servers.insert(name, from);
         }
         self.values.insert(key.to_owned(), (Value::Object(all), origin(key)));
     }

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sinew_guard::Layer;
+
+use super::files::MCP_FILE;
 use super::options::McpServerOptions;
 use super::{ConfigError, Layered, Origin, env_vars};
 
@@ -41,21 +44,42 @@ impl Layered {
     /// Returns the enabled servers in the order of their names, and warnings. Paths start at the first root.
     pub fn mcp_servers(&self, root: &Path) -> Result<(Vec<McpServer>, Vec<String>), ConfigError> {
         let written = self.options.tools.as_ref().and_then(|tools| tools.mcp_servers.as_ref());
+        let managed = self.options.managed.as_ref();
+        let is_closed = managed.is_some_and(|managed| managed.network == Some(false));
         let (mut servers, mut warnings) = (Vec::new(), Vec::new());
         for (name, written) in written.into_iter().flatten() {
             if !written.enabled.unwrap_or(true) {
                 continue;
             }
             let origin = self.servers.get(name).cloned().unwrap_or(Origin::Default);
-            let server = server(name, written, root, origin.clone(), &mut |problem| {
-                warnings.push(format!("{origin}: `{KEY}.{name}`: {problem}"));
-            });
-            servers.extend(
-                server.map_err(|why| ConfigError(format!("{origin}: `{KEY}.{name}` {why}")))?,
-            );
+            let mut warn = |problem| warnings.push(format!("{origin}: `{KEY}.{name}`: {problem}"));
+            let mut server = match server(name, written, root, origin.clone(), &mut warn) {
+                Ok(server) => server,
+                // A client's file was not written for sinew.
+                Err(why) if is_of_clients(&origin) => {
+                    warn(format!("it is left out: it {why}"));
+                    None
+                }
+                Err(why) => return Err(ConfigError(format!("{origin}: `{KEY}.{name}` {why}"))),
+            };
+            if let Some(server) = &mut server
+                && server.network
+                && is_closed
+                && origin.layer() != Layer::System
+            {
+                server.network = false;
+                warn(String::from(
+                    "it gets no network, because `managed.network` says so for this machine",
+                ));
+            }
+            servers.extend(server);
         }
         Ok((servers, warnings))
     }
+}
+
+fn is_of_clients(origin: &Origin) -> bool {
+    matches!(origin, Origin::File(path, ..) if path.ends_with(MCP_FILE))
 }
 
 /// Returns a server, or nothing where it is left out with a warning.
@@ -112,9 +136,13 @@ fn server(
 
 fn check_name(name: &str) -> Result<(), String> {
     let is_carried = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    match (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_carried) {
+    let is_whole = (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_carried);
+    // Two underscores part the name of a server from that of a tool, and dialects write a dot as one.
+    match is_whole && !name.replace('.', "_").contains("__") {
         true => Ok(()),
-        false => Err(format!("needs a name of 1 to {MAX_NAME} letters, digits, `_`, `-` and `.`")),
+        false => Err(format!(
+            "needs a name of 1 to {MAX_NAME} letters, digits, `-`, and single `_` or `.`"
+        )),
     }
 }
 
@@ -211,6 +239,7 @@ mod tests {
         for (toml, expected) in [
             ("[tools.mcp_servers.a]\n", "c.toml:1: `tools.mcp_servers.a` needs `command` or `url`"),
             ("[tools.mcp_servers.\"a b\"]\ncommand = \"x\"\n", "needs a name of 1 to 64"),
+            ("[tools.mcp_servers.\"a_.b\"]\ncommand = \"x\"\n", "single `_` or `.`"),
             ("[tools.mcp_servers.a]\ncommand = \"x\"\ncall_timeout_s = 0\n", "from 1 to 3600"),
             ("[tools.mcp_servers.a]\ncommand = \"x\"\ncolour = 1\n", "unknown field `colour`"),
         ] {

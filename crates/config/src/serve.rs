@@ -25,12 +25,27 @@ pub(super) fn is_known(word: &str) -> bool {
     WORDS.contains(&word) || sinew_dialects::tools().any(|tool| serves(word, &*tool))
 }
 
+/// Returns whether a name, with `*`, may be that of a tool of one of these MCP servers.
+pub(super) fn may_be_foreign<'a>(
+    pattern: &str,
+    servers: impl IntoIterator<Item = &'a String>,
+) -> bool {
+    servers.into_iter().any(|server| {
+        let server = server.replace('.', "_");
+        pattern.starts_with("mcp_") || pattern.contains(&format!("{server}_"))
+    })
+}
+
 /// Returns whether `new` matches only tools of `old`; without `old`, only tools that every surface serves
 /// or that only read.
 pub(super) fn narrows(old: Option<&[&str]>, new: &[&str]) -> bool {
     let old = old.unwrap_or(&["core", "read"]);
     let means = |words: &[&str], tool: &dyn Tool| words.iter().any(|word| serves(word, tool));
-    sinew_dialects::tools().all(|tool| means(old, &*tool) || !means(new, &*tool))
+    // Of tools that are not known here only the whole words that have them say something.
+    let has =
+        |word: &&str| old.contains(word) || ["all", "core"].iter().any(|all| old.contains(all));
+    new.iter().filter(|word| !is_known(word)).all(has)
+        && sinew_dialects::tools().all(|tool| means(old, &*tool) || !means(new, &*tool))
 }
 
 #[cfg(test)]
@@ -54,9 +69,23 @@ mod tests {
             (Some(&["read"]), &["Read", "Write"], false),
             (Some(&["read", "edit"]), &["WebFetch"], false),
             (Some(&["web"]), &["WebFetch"], true),
+            (None, &["fx__a"], true),
+            (Some(&["all"]), &["fx__a"], true),
+            (Some(&["fx__a"]), &["fx__a"], true),
+            (Some(&["read"]), &["fx__a"], false),
         ] {
             assert_eq!(narrows(old, new), narrow, "{old:?} {new:?}");
         }
+    }
+
+    #[test]
+    fn tools_of_servers_have_the_names_of_servers() {
+        let servers = [String::from("git.hub")];
+        for pattern in ["git_hub__list_*", "mcp__git_hub__x", "git_hub_x", "mcp_*"] {
+            assert!(may_be_foreign(pattern, &servers), "{pattern}");
+            assert!(!may_be_foreign(pattern, &[]), "{pattern}");
+        }
+        assert!(!may_be_foreign("Wirte", &servers));
     }
 
     #[test]

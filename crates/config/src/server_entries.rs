@@ -23,7 +23,7 @@ impl ServerEntries {
         let mut servers = Self::default();
         for (name, written) in clients::entries(file, text)? {
             let starts_sinew = clients::server(&name, &written)
-                .is_some_and(|server| server.words.iter().any(|word| is_sinew(word)));
+                .is_some_and(|server| program(&server.words).is_some_and(is_sinew));
             if let (false, Value::Object(written)) = (starts_sinew, &written) {
                 let visible = (String::from("internal_only"), json!(false));
                 let mut entry = Map::from_iter([visible]);
@@ -79,6 +79,19 @@ impl ServerEntries {
     }
 }
 
+/// Programs that start the one behind them.
+const STARTERS: [&str; 6] = ["env", "npx", "bunx", "pnpx", "uvx", "nice"];
+
+/// Returns the program of a command line, without what starts it.
+fn program(words: &[String]) -> Option<&str> {
+    let mut words = words.iter().map(String::as_str);
+    let first = words.next()?;
+    if !STARTERS.contains(&first.rsplit('/').next()?) {
+        return Some(first);
+    }
+    words.find(|word| !word.starts_with('-') && !word.contains('='))
+}
+
 /// Returns variables whose values are texts.
 fn texts_of(value: &Value) -> Value {
     let text = |value: &Value| match value {
@@ -98,6 +111,8 @@ mod tests {
         let read = |text: &str| ServerEntries::read(Path::new(".mcp.json"), text);
         let text = r#"{"mcpServers": {
             "sinew": {"command": "sinew", "args": ["mcp"]},
+            "own": {"command": "/usr/bin/env", "args": ["-i", "A=b", "/opt/sinew", "mcp"]},
+            "fs": {"command": "fs-server", "args": ["/src/sinew"]},
             "db": {"type": "stdio", "command": "npx", "args": ["-y", "db"], "env": {"PORT": 1}, "timeout": 5},
             "off": {"command": ["x", "y"], "disabled": true},
             "web": {"type": "http", "url": "https://x.test/mcp", "network": true}
@@ -105,10 +120,11 @@ mod tests {
         let servers = read(text).expect("servers");
         let expected = json!({
             "db": {"internal_only": false, "command": "npx", "args": ["-y", "db"], "env": {"PORT": "1"}},
+            "fs": {"internal_only": false, "command": "fs-server", "args": ["/src/sinew"]},
             "off": {"internal_only": false, "command": "x", "args": ["y"], "enabled": false},
             "web": {"internal_only": false, "url": "https://x.test/mcp", "network": true},
         });
-        assert_eq!(ServerEntries::options(&servers.entries).map(|all| all.len()), Ok(3));
+        assert_eq!(ServerEntries::options(&servers.entries).map(|all| all.len()), Ok(4));
         assert_eq!(Value::Object(servers.entries), expected);
         assert_eq!(servers.unknown, ["db.timeout"]);
         for odd in ["{}", "[]", r#"{"mcpServers": []}"#, r#"{"mcpServers": {"a": 1}}"#] {

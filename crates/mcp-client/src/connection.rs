@@ -1,5 +1,6 @@
 //! One connection to a server: its process, its handshake, its list of tools and its calls.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use serde_json::Value;
 use sinew_guard::{RunningServer, ServerProcess, ServerProgram};
 use sinew_runtime::Runtime;
 use sinew_tool::sync::lock;
-use sinew_tool::{Arguments, Exit, Kind, Progress, ToolError, shown_line};
+use sinew_tool::{Arguments, ContentHash, Exit, Kind, Progress, ToolError, shown_line};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
@@ -35,6 +36,12 @@ const MAX_CALL: Duration = Duration::from_secs(3600);
 const MAX_PAGES: usize = 100;
 /// The most tools of a server.
 pub const MAX_TOOLS: usize = 1_000;
+/// How much of a server's error is in the message of a reply, in bytes.
+const MAX_ERROR: usize = 4 << 10;
+/// The most bytes of all definitions of a server.
+const MAX_LIST: usize = 16 << 20;
+/// The most problems of a list that its status holds.
+const MAX_PROBLEMS: usize = 20;
 /// How much of what a server printed last is kept, in bytes.
 const TAIL: usize = 2 << 10;
 /// How long the end of a process is waited for after its streams have ended.
@@ -48,6 +55,8 @@ pub(crate) struct Connection {
     progresses: Progresses,
     tools_changed: Arc<Notify>,
     timeouts: Timeouts,
+    /// The hashes of the definitions that this process of the server listed last.
+    listed: Mutex<HashMap<String, ContentHash>>,
     /// Whether its protocol version has a handshake.
     pub(crate) needs_handshake: bool,
 }
@@ -84,11 +93,22 @@ impl Process {
     }
 }
 
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Its end waits for processes and removes their files, which would stop the other servers.
+        if let Some(running) = lock(&self.running).take() {
+            let _ = std::thread::Builder::new().spawn(move || drop(running));
+        }
+    }
+}
+
 /// What a server lists.
+#[derive(Default)]
 pub(crate) struct ListedTools {
     pub(crate) tools: Vec<Definition>,
     /// What could not be read.
     pub(crate) problems: Vec<String>,
+    n_bytes: usize,
 }
 
 impl Connection {
@@ -166,6 +186,7 @@ impl Connection {
             progresses,
             tools_changed,
             timeouts: settings.timeouts,
+            listed: Mutex::default(),
             needs_handshake: version.is_none_or(|version| version.has_initialize()),
         })
     }
@@ -181,17 +202,27 @@ impl Connection {
         self.tools_changed.notified().await;
     }
 
+    /// Returns whether this process of the server listed a tool with this definition last.
+    pub(crate) fn lists(&self, tool: &str, hash: ContentHash) -> bool {
+        lock(&self.listed).get(tool) == Some(&hash)
+    }
+
     /// Returns the tools of the server.
     pub(crate) async fn list(&self) -> Result<ListedTools, String> {
         let within = self.timeouts.list;
         match timeout(within, self.all_pages()).await {
-            Ok(listed) => listed,
+            Ok(Ok(listed)) => {
+                let hashes = listed.tools.iter().map(|tool| (tool.name.clone(), tool.hash()));
+                *lock(&self.listed) = hashes.collect();
+                Ok(listed)
+            }
+            Ok(Err(why)) => Err(why),
             Err(_) => Err(format!("it did not list them within {} s", within.as_secs())),
         }
     }
 
     async fn all_pages(&self) -> Result<ListedTools, String> {
-        let mut listed = ListedTools { tools: Vec::new(), problems: Vec::new() };
+        let mut listed = ListedTools::default();
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let params =
@@ -207,11 +238,11 @@ impl Connection {
             };
             listed.take(tools);
             cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
-            if cursor.is_none() || MAX_TOOLS <= listed.tools.len() {
+            if cursor.is_none() || MAX_TOOLS <= listed.tools.len() || MAX_LIST <= listed.n_bytes {
                 return Ok(listed);
             }
         }
-        listed.problems.push(format!("lists its tools on more than {MAX_PAGES} pages"));
+        listed.tell(format!("lists its tools on more than {MAX_PAGES} pages"));
         Ok(listed)
     }
 
@@ -248,6 +279,8 @@ impl Connection {
                     _ => Kind::ExecutionFailed,
                 };
                 let message = sinew_tool::visible_only(&error.message);
+                let end = message.floor_char_boundary(MAX_ERROR);
+                let message = message.get(..end).unwrap_or_default();
                 Err(ToolError::new(kind, format!("the server `{server}` answers: {message}")))
             }
             Err(ServiceError::Timeout { timeout }) => Err(ToolError::new(
@@ -294,8 +327,15 @@ impl ListedTools {
     fn take(&mut self, entries: Vec<Value>) {
         for entry in entries {
             if MAX_TOOLS <= self.tools.len() {
-                let problem = format!("lists more than {MAX_TOOLS} tools; the others are left out");
-                self.problems.push(problem);
+                self.tell(format!("lists more than {MAX_TOOLS} tools; the others are left out"));
+                return;
+            }
+            self.n_bytes += entry.to_string().len();
+            if MAX_LIST <= self.n_bytes {
+                self.tell(format!(
+                    "lists more than {} MiB of definitions; the others are left out",
+                    MAX_LIST >> 20
+                ));
                 return;
             }
             match Definition::of(entry) {
@@ -305,8 +345,16 @@ impl ListedTools {
                         .push(format!("lists the tool {name} twice; the first one counts"));
                 }
                 Ok(tool) => self.tools.push(tool),
-                Err(why) => self.problems.push(why),
+                Err(why) => self.tell(why),
             }
+        }
+    }
+
+    fn tell(&mut self, problem: String) {
+        match self.problems.len() {
+            n if n < MAX_PROBLEMS => self.problems.push(problem),
+            MAX_PROBLEMS => self.problems.push(String::from("there are more such problems")),
+            _ => {}
         }
     }
 }

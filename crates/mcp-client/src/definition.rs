@@ -101,13 +101,17 @@ impl Definition {
         })
     }
 
-    /// Returns the unified diff from an older definition to this one, with unseen characters escaped.
+    /// Returns what differs from an older definition: its lines that are gone, then the new ones, with unseen characters
+    /// escaped.
     pub fn difference(&self, older: Option<&Self>) -> String {
-        let lines =
-            |one: &Self| shown(&serde_json::to_string_pretty(one).unwrap_or_default()) + "\n";
+        let lines = |one: &Self| -> Vec<String> {
+            let text = shown(&serde_json::to_string_pretty(one).unwrap_or_default());
+            text.lines().map(str::to_owned).collect()
+        };
         let (old, new) = (older.map(lines).unwrap_or_default(), lines(self));
-        let diff = similar::TextDiff::from_lines(&old, &new);
-        diff.unified_diff().context_radius(2).to_string()
+        let gone = old.iter().filter(|line| !new.contains(line)).map(|line| format!("-{line}\n"));
+        let added = new.iter().filter(|line| !old.contains(line));
+        gone.chain(added.map(|line| format!("+{line}\n"))).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use sinew_tool::shown_line;
 use sinew_tool::sync::lock;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
+use tokio::sync::Notify;
 
 /// The longest message of a server, in bytes.
 pub const MAX_MESSAGE: usize = 8 << 20;
@@ -70,8 +72,21 @@ pub(crate) struct Pipe {
     reader: BufReader<pipe::Receiver>,
     writer: Arc<tokio::sync::Mutex<pipe::Sender>>,
     trouble: Trouble,
+    /// What has come of the next line. The future that reads it is dropped and made anew at every turn.
     line: Vec<u8>,
+    sending: Arc<Sending>,
 }
+
+/// The messages that wait to be written.
+#[derive(Debug, Default)]
+struct Sending {
+    n_waiting: AtomicUsize,
+    /// Raised when no further message can be written.
+    failed: Notify,
+}
+
+/// The most messages that wait for a server to read them.
+const MAX_WAITING: usize = 256;
 
 impl Pipe {
     pub(crate) fn new(stdin: OwnedFd, stdout: OwnedFd, trouble: Trouble) -> io::Result<Self> {
@@ -80,12 +95,12 @@ impl Pipe {
             writer: Arc::new(tokio::sync::Mutex::new(pipe::Sender::from_owned_fd(stdin)?)),
             trouble,
             line: Vec::new(),
+            sending: Arc::default(),
         })
     }
 
-    /// Reads one line into the buffer; returns whether there was one.
+    /// Reads the rest of a line into the buffer; returns whether it is whole. It may be cancelled at any time.
     async fn read_line(&mut self) -> io::Result<bool> {
-        self.line.clear();
         loop {
             let chunk = self.reader.fill_buf().await?;
             if chunk.is_empty() {
@@ -115,27 +130,43 @@ impl Transport<RoleClient> for Pipe {
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let (writer, trouble) = (Arc::clone(&self.writer), self.trouble.clone());
+        let sending = Arc::clone(&self.sending);
         async move {
             let mut bytes = serde_json::to_vec(&message)?;
             bytes.push(b'\n');
             let written = async { writer.lock().await.write_all(&bytes).await };
-            match tokio::time::timeout(WRITES, written).await {
-                Ok(written) => written,
-                Err(_) => {
-                    trouble.end("it does not read what is sent to it");
-                    Err(io::ErrorKind::TimedOut.into())
-                }
-            }
+            let n_waiting = sending.n_waiting.fetch_add(1, Ordering::Relaxed);
+            let written = match n_waiting < MAX_WAITING {
+                true => tokio::time::timeout(WRITES, written).await,
+                false => Ok(Err(io::ErrorKind::QuotaExceeded.into())),
+            };
+            sending.n_waiting.fetch_sub(1, Ordering::Relaxed);
+            let failed = match written {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
+                Ok(Err(error)) => error,
+                Err(_) => io::ErrorKind::TimedOut.into(),
+            };
+            // A part of the message may have been written, so no other can follow it.
+            trouble.end("it does not read what is sent to it");
+            sending.failed.notify_one();
+            Err(failed)
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let sending = Arc::clone(&self.sending);
         loop {
-            match self.read_line().await {
-                Ok(true) => {}
-                Ok(false) | Err(_) => return None,
+            tokio::select! {
+                read = self.read_line() => match read {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => return None,
+                },
+                () = sending.failed.notified() => return None,
             }
-            let line = self.line.trim_ascii();
+            // From here on nothing waits, so the whole line is handed on.
+            let whole = std::mem::take(&mut self.line);
+            let line = whole.trim_ascii();
             if line.is_empty() {
                 continue;
             }
@@ -153,9 +184,6 @@ impl Transport<RoleClient> for Pipe {
                     return None;
                 }
                 Line::Noise => {}
-            }
-            if MAX_NOISE < self.line.capacity() {
-                self.line = Vec::new();
             }
         }
     }

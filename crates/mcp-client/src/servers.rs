@@ -24,6 +24,8 @@ use crate::tool::{Pinned, disabled};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// The most sessions that use one server, each a process of its own.
+const MAX_SESSIONS: usize = 32;
 /// How long changes of a list of tools are collected.
 const SETTLES: Duration = Duration::from_millis(500);
 /// How long the ends of all servers are waited for.
@@ -53,8 +55,14 @@ struct Server {
 #[derive(Debug, Clone, Default)]
 struct Known {
     pin: Option<ServerPin>,
+    /// Whether there is a pin that cannot be read. Nothing is offered then, and nothing pinned over it.
+    is_unreadable: bool,
     waiting: Vec<Waiting>,
+    /// Pinned tools that the server lists no more.
+    missing: Vec<String>,
     problems: Vec<String>,
+    /// What the runtime got last.
+    offered: Vec<(String, ContentHash, Visibility)>,
 }
 
 /// The connection of one session to a server.
@@ -81,6 +89,8 @@ pub struct ServerStatus {
     pub pinned: Option<Vec<Definition>>,
     /// The tools that wait for a person.
     pub waiting: Vec<Waiting>,
+    /// Pinned tools that the server lists no more, as far as it was asked.
+    pub missing: Vec<String>,
     /// What could not be read of it.
     pub problems: Vec<String>,
 }
@@ -125,12 +135,19 @@ impl Servers {
         Self(inner)
     }
 
+    /// Waits until the pins are read, and so their tools are those of the runtime.
+    pub fn wait_for_pins(&self) {
+        self.0.wait_for_pins();
+    }
+
     /// Starts the servers of which nothing is known, side by side, for a session. The runtime counts their tools as
     /// pending until then.
     pub fn begin(&self, session: &str) {
         self.0.wait_for_pins();
         for server in &self.0.servers {
-            let is_unknown = lock(&server.known).pin.is_none();
+            let known = lock(&server.known);
+            let is_unknown = known.pin.is_none() && !known.is_unreadable;
+            drop(known);
             if is_unknown && let Some(runtime) = self.0.runtime.upgrade() {
                 let pending = runtime.pending_tools();
                 let (inner, server) = (Arc::clone(&self.0), Arc::clone(server));
@@ -159,7 +176,7 @@ impl Servers {
     pub fn status(&self) -> Vec<ServerStatus> {
         self.0.wait_for_pins();
         let of = |server: &Arc<Server>| {
-            let Known { pin, waiting, problems } = lock(&server.known).clone();
+            let Known { pin, waiting, missing, problems, .. } = lock(&server.known).clone();
             ServerStatus {
                 name: server.settings.name.clone(),
                 origin: server.settings.origin.clone(),
@@ -167,6 +184,7 @@ impl Servers {
                 deferred: server.settings.deferred,
                 pinned: pin.map(|pin| pin.tools),
                 waiting,
+                missing,
                 problems,
             }
         };
@@ -185,15 +203,16 @@ impl Servers {
         status.ok_or_else(|| unknown(name))
     }
 
-    /// Pins the waiting tools of a server that have these hashes, and takes away the pins of tools that it no longer
-    /// has.
+    /// Pins the waiting tools of a server that have these hashes, and takes away the pins of tools that it lists no more.
     pub fn approve(&self, name: &str, hashes: &[ContentHash]) -> Result<(), ToolError> {
         self.0.wait_for_pins();
         let server = self.0.server(name)?;
+        self.0.reload(&server)?;
         let mut known = lock(&server.known).clone();
         let mut pin = known.pin.take().unwrap_or_default();
         let (agreed, waiting): (Vec<_>, Vec<_>) =
             known.waiting.into_iter().partition(|one| hashes.contains(&one.hash()));
+        pin.tools.retain(|tool| !known.missing.contains(&tool.name));
         for Waiting { now, .. } in agreed {
             match pin.tools.iter_mut().find(|tool| tool.name == now.name) {
                 Some(tool) => *tool = now,
@@ -201,7 +220,9 @@ impl Servers {
             }
         }
         self.0.pins.save(&server.settings.pin, &pin)?;
-        *lock(&server.known) = Known { pin: Some(pin), waiting, problems: known.problems };
+        let mut known = lock(&server.known);
+        (known.pin, known.waiting, known.missing) = (Some(pin), waiting, Vec::new());
+        drop(known);
         self.0.offer(&server, Vec::new());
         Ok(())
     }
@@ -219,11 +240,28 @@ impl Inner {
             let mut known = lock(&server.known);
             match read {
                 Ok(pin) => known.pin = pin,
-                Err(error) => known.problems.push(error.message.into_owned()),
+                Err(error) => {
+                    known.is_unreadable = true;
+                    known.problems.push(error.message.into_owned());
+                }
             }
             drop(known);
             self.offer(server, Vec::new());
         }
+    }
+
+    /// Reads the pin of a server again: another process may have approved tools. Returns whether it is another one.
+    fn reload(&self, server: &Server) -> Result<bool, ToolError> {
+        let pin = self.pins.load(&server.settings.pin)?;
+        let mut known = lock(&server.known);
+        let is_other = known.pin != pin && pin.is_some();
+        if let (true, Some(pin)) = (is_other, pin) {
+            known
+                .waiting
+                .retain(|one| pin.tool(&one.now.name).map(Definition::hash) != Some(one.hash()));
+            known.pin = Some(pin);
+        }
+        Ok(is_other)
     }
 
     /// Waits until the pins are read.
@@ -265,10 +303,16 @@ impl Inner {
         progress: Progress,
     ) -> Result<serde_json::Value, ToolError> {
         let connection = self.connected(server, session).await?;
-        // The list of a server that was just started may differ from the pin.
-        let waits = lock(&server.known).waiting.iter().any(|one| one.now.name == tool);
-        let pinned = lock(&server.known).pin.as_ref().and_then(|pin| pin.tool(tool)).cloned();
-        if waits || pinned.is_none_or(|pinned| pinned.hash() != hash) {
+        // The list of a server that was just started may differ from the pin, and that of one session from another's.
+        let is_pinned = || {
+            let known = lock(&server.known);
+            let pinned = known.pin.as_ref().and_then(|pin| pin.tool(tool));
+            pinned.is_some_and(|pinned| pinned.hash() == hash)
+        };
+        if !connection.lists(tool, hash) || !is_pinned() {
+            if self.reload(server)? {
+                self.offer(server, Vec::new());
+            }
             return Err(disabled(&server.settings.name, tool, CHANGED));
         }
         connection.call(&server.settings.name, tool, arguments, progress).await
@@ -280,9 +324,28 @@ impl Inner {
         server: &Arc<Server>,
         session: &str,
     ) -> Result<Arc<Connection>, ToolError> {
-        let link = Arc::clone(lock(&server.sessions).entry(session.to_owned()).or_default());
+        let link = {
+            let mut sessions = lock(&server.sessions);
+            if MAX_SESSIONS <= sessions.len() && !sessions.contains_key(session) {
+                return Err(ToolError::new(
+                    Kind::LimitReached,
+                    format!(
+                        "{MAX_SESSIONS} sessions use the server `{}` already",
+                        server.settings.name
+                    ),
+                )
+                .hint("call it from one of them"));
+            }
+            Arc::clone(sessions.entry(session.to_owned()).or_default())
+        };
         let mut link = link.lock().await;
         let name = &server.settings.name;
+        if lock(&server.known).is_unreadable {
+            let words =
+                format!("the pin of the server `{name}` cannot be read, so it is not started");
+            return Err(ToolError::new(Kind::Unavailable, words)
+                .hint("`sinew mcp-servers list` says why; remove the file to pin it anew"));
+        }
         if let Some(connection) = link.connection.take() {
             if connection.is_open() {
                 link.connection = Some(Arc::clone(&connection));
@@ -343,7 +406,9 @@ impl Inner {
                 }
                 tokio::time::sleep(SETTLES).await;
                 let Some(inner) = inner.upgrade() else { return };
-                let _ = inner.learn(&server, &open).await;
+                if let Err(error) = inner.learn(&server, &open).await {
+                    lock(&server.known).problems = vec![error.message.into_owned()];
+                }
             }
         });
     }
@@ -368,24 +433,29 @@ impl Inner {
                 }
             }
         }
-        let mut known = lock(&server.known).clone();
         let needs_handshake = connection.needs_handshake;
-        let (pin, waiting) = match known.pin.take() {
+        // Another process may have pinned or approved tools meanwhile.
+        self.reload(server)?;
+        let pin = lock(&server.known).pin.clone();
+        let (pin, waiting, missing) = match pin {
             None => {
                 let pin = ServerPin { tools: usable, needs_handshake };
                 self.pins.save(&server.settings.pin, &pin)?;
-                (pin, Vec::new())
+                (pin, Vec::new(), Vec::new())
             }
             Some(mut pin) => {
-                let Compared { waiting, .. } = compare(&pin, usable);
+                let Compared { waiting, missing, .. } = compare(&pin, usable);
                 if pin.needs_handshake != needs_handshake {
                     pin.needs_handshake = needs_handshake;
                     self.pins.save(&server.settings.pin, &pin)?;
                 }
-                (pin, waiting)
+                (pin, waiting, missing)
             }
         };
-        *lock(&server.known) = Known { pin: Some(pin), waiting, problems: Vec::new() };
+        let mut known = lock(&server.known);
+        (known.pin, known.waiting, known.missing) = (Some(pin), waiting, missing);
+        known.problems.clear();
+        drop(known);
         self.offer(server, problems);
         Ok(())
     }
@@ -396,15 +466,17 @@ impl Inner {
         let known = lock(&server.known).clone();
         let name: Arc<str> = Arc::from(server.settings.name.as_str());
         let mut tools: Vec<ForeignEntry> = Vec::new();
+        let mut offered = Vec::new();
         let pinned = known.pin.iter().flat_map(|pin| &pin.tools);
         let new = known.waiting.iter().filter(|one| one.pinned.is_none());
         for tool in pinned.chain(new.map(|one| &one.now)) {
             let is_waiting = known.waiting.iter().any(|one| one.now.name == tool.name);
             let Ok(definition) = tool.cleaned() else { continue };
+            let hash = tool.hash();
             let pinned = Pinned {
                 servers: Weak::clone(&self.me),
                 server: Arc::clone(&name),
-                hash: tool.hash(),
+                hash,
                 definition: Arc::new(definition),
                 disabled: is_waiting.then(|| String::from(CHANGED)),
             };
@@ -412,10 +484,16 @@ impl Inner {
                 true => Visibility::Disabled,
                 false => server.settings.visibility(&tool.name),
             };
+            offered.push((tool.name.clone(), hash, visibility));
             tools.push((Box::new(pinned), visibility));
         }
-        problems.extend(runtime.set_foreign_tools(&name, &tools));
-        lock(&server.known).problems.extend(problems);
+        // Every change makes clients list anew.
+        if known.offered != offered {
+            problems.extend(runtime.set_foreign_tools(&name, &tools));
+        }
+        let mut known = lock(&server.known);
+        known.offered = offered;
+        known.problems.extend(problems);
     }
 
     /// Runs a future on the thread of the servers. Dropping the returned one ends it.
@@ -425,7 +503,9 @@ impl Inner {
     ) -> Result<T, ToolError> {
         let task = self.worker()?.spawn(future);
         let _abort = AbortOnDrop(task.abort_handle());
-        task.await.map_err(|_| closed())
+        task.await.map_err(|error| {
+            ToolError::new(Kind::ExecutionFailed, "the work for the server was lost").source(error)
+        })
     }
 
     /// Returns the handle of the thread of the servers, and starts it where there is none.

@@ -12,6 +12,10 @@ use sinew_tool::{
 use crate::definition::Definition;
 use crate::servers::Inner;
 
+/// The longest text that keeps its annotations, in bytes.
+const MAX_ANNOTATED: usize = 4 << 10;
+/// How much of a server's error is in the message of a reply, in bytes.
+const MAX_ERROR: usize = 1 << 10;
 /// The most bytes of the arguments of a call as JSON.
 pub const MAX_ARGUMENTS: usize = 1 << 20;
 /// How deep arguments may be nested.
@@ -188,6 +192,7 @@ fn reply(server: &str, mut result: Value) -> Reply {
             _ => None,
         });
         let first = text.unwrap_or_default().lines().next().unwrap_or_default();
+        let first = first.get(..first.floor_char_boundary(MAX_ERROR)).unwrap_or_default();
         reply.error = Some(ErrorBody {
             kind: Kind::ExecutionFailed,
             message: format!("the server `{server}` reports an error: {}", first.trim()),
@@ -197,10 +202,14 @@ fn reply(server: &str, mut result: Value) -> Reply {
     reply
 }
 
-fn block(block: Value) -> Block {
+/// Returns a block as it is. A long text is one of sinew's, which is cut and kept, without its annotations.
+fn block(mut block: Value) -> Block {
     let is_plain = block.as_object().is_some_and(|members| members.len() == 2);
-    match (block.get("type").and_then(Value::as_str), block.get("text")) {
-        (Some("text"), Some(Value::String(text))) if is_plain => Block::Text { text: text.clone() },
+    let is_text = block.get("type").and_then(Value::as_str) == Some("text");
+    match block.get_mut("text") {
+        Some(Value::String(text)) if is_text && (is_plain || MAX_ANNOTATED < text.len()) => {
+            Block::Text { text: std::mem::take(text) }
+        }
         _ => Block::Mcp(block),
     }
 }

@@ -156,8 +156,10 @@ async fn way(
 ) -> Result<Reply, ToolError> {
     let called = open.request.name.clone();
     let mut found = find::find(&runtime.catalogs(), &mut open.request);
-    if found.is_err() && runtime.has_pending_tools() {
-        Box::pin(runtime.tools_settled(SETTLES)).await;
+    let is_unknown = found.as_ref().is_err_and(|error| error.kind == Kind::NotFound);
+    if is_unknown && runtime.has_pending_tools() {
+        let settled = runtime.tools_settled(SETTLES);
+        Box::pin(run::in_time(settled, &options.cancel, open.request.deadline)).await?;
         found = find::find(&runtime.catalogs(), &mut open.request);
     }
     if open.request.name != called {

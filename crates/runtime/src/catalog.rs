@@ -112,7 +112,7 @@ impl Looker {
 }
 
 /// Says which tools are served.
-pub(crate) type Shown = dyn Fn(&dyn Tool) -> bool;
+pub(crate) type Shown = dyn Fn(&dyn Tool) -> bool + Send + Sync;
 
 /// How many servers of deferred tools are named.
 const MAX_COUNTED: usize = 40;
@@ -131,6 +131,9 @@ pub struct Catalog {
     pub(crate) lookers: Arc<[Looker]>,
     /// Names of tools, with `*`, that are found by a search.
     deferred: Arc<[String]>,
+    /// Names that no tool of another server gets.
+    reserved: Arc<[String]>,
+    shown: Arc<Shown>,
     by_name: HashMap<String, usize>,
 }
 
@@ -141,7 +144,7 @@ impl Catalog {
         rules: &Rules,
         (guard, may_store): (Arc<Guard>, bool),
         more: &[Arc<dyn Tool>],
-        (shown, deferred): (&Shown, &Arc<[String]>),
+        (shown, deferred, reserved): (&Arc<Shown>, &Arc<[String]>, &Arc<[String]>),
     ) -> Self {
         let require_approval = rules.require_approval || settings.require_approval;
         let mut all: Vec<Arc<dyn Tool>> = (dialect.tools)();
@@ -163,6 +166,8 @@ impl Catalog {
             rules: Arc::new(Rules { require_approval, ..rules.clone() }),
             guard,
             deferred: Arc::clone(deferred),
+            reserved: Arc::clone(reserved),
+            shown: Arc::clone(shown),
             tools: Vec::new(),
             by_name: HashMap::new(),
         };
@@ -184,6 +189,7 @@ impl Catalog {
         let mut taken: HashSet<String> =
             self.tools.iter().map(|listed| spelled(listed.tool.name())).collect();
         let others: Vec<String> = taken.iter().cloned().collect();
+        taken.extend(self.reserved.iter().map(|name| spelled(name)));
         let (names, mut problems) = (self.conventions.foreign_names, Vec::new());
         let mut added = Vec::with_capacity(tools.len());
         for (tool, visibility) in tools {
@@ -200,6 +206,9 @@ impl Catalog {
             };
             taken.insert(name.clone());
             let tool = tool.named(name, names);
+            if !(self.shown)(&*tool) {
+                continue;
+            }
             let visibility = self.visibility(&*tool, *visibility);
             added.push(Arc::new(Listed::new(tool, owner.clone(), visibility, &self.rules)));
         }
@@ -367,6 +376,15 @@ impl Catalog {
             listed.is_usable() && (has_deferred || !listed.tool.for_deferred())
         });
         shown.map(|listed| listed.tool.name())
+    }
+
+    /// Returns the names that can be called from the start: those of tools that are not of other servers.
+    pub fn own_names(&self) -> impl Iterator<Item = &str> {
+        let is_own = |listed: &&Arc<Listed>| {
+            let is_foreign = matches!(listed.owner, Owner::Foreign(_));
+            listed.is_usable() && !is_foreign && !listed.tool.for_deferred()
+        };
+        self.tools.iter().filter(is_own).map(|listed| listed.tool.name())
     }
 }
 

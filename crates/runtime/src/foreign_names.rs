@@ -8,6 +8,9 @@ pub(crate) const MAX_NAME: usize = 64;
 /// How many digits of a hash set names apart.
 const DIGITS: usize = 8;
 
+/// What parts a namespace from a name in most dialects.
+const NAMESPACED: &str = "__";
+
 /// A tool of a server that wants a name in a catalog.
 pub(crate) struct Wanted<'a> {
     pub(crate) names: ForeignNames,
@@ -29,7 +32,8 @@ impl Wanted<'_> {
             let name = format!("{namespace}{tool}");
             (!has_prefix(&namespace)).then_some(name)
         };
-        let bare = bare.then(|| tool.clone());
+        // A name with a separator could be taken for that of another server's tool.
+        let bare = (bare && !tool.contains(NAMESPACED)).then(|| tool.clone());
         let candidates = [bare, of(prefix, separator), of("mcp__", "__")];
         let candidates: Vec<String> =
             candidates.into_iter().flatten().map(|n| self.short(n)).collect();
@@ -90,6 +94,7 @@ mod tests {
             (BARE, "git", "log", &[], "log"),
             (BARE, "git", "log", &["log"], "mcp__git__log"),
             (MCP, "git", "log", &[], "mcp__git__log"),
+            (BARE, "git", "other__log", &[], "mcp__git__other__log"),
         ] {
             check(names, server, tool, taken, expected);
         }

@@ -153,9 +153,11 @@ impl Runtime {
         *self.pending.borrow() != 0
     }
 
-    /// Starts a server, such as an MCP server, in a sandbox of its own.
+    /// Starts a server, such as an MCP server, in a sandbox of its own. Paths that the settings of the first dialect deny
+    /// are denied to it.
     pub async fn start_server(&self, program: ServerProgram) -> Result<ServerProcess, ToolError> {
-        self.guard.start_server(program).await
+        let guard = self.catalogs().first().map(|catalog| Arc::clone(&catalog.guard));
+        guard.unwrap_or_else(|| Arc::clone(&self.guard)).start_server(program).await
     }
 
     /// Removes a tool from every catalog; returns whether one had it.
@@ -335,8 +337,9 @@ pub struct Builder {
     recorder: Option<Arc<dyn Recorder>>,
     redactor: Redactor,
     tools: Vec<Arc<dyn Tool>>,
-    shown: Box<Shown>,
+    shown: Arc<Shown>,
     deferred: Arc<[String]>,
+    reserved: Arc<[String]>,
     store: bool,
 }
 
@@ -360,8 +363,9 @@ impl Builder {
             recorder: None,
             redactor: Redactor::default(),
             tools: Vec::new(),
-            shown: Box::new(|_| true),
+            shown: Arc::new(|_| true),
             deferred: Arc::default(),
+            reserved: Arc::default(),
             store: true,
         }
     }
@@ -495,8 +499,8 @@ impl Builder {
 
     /// Serves only the tools for which a predicate returns true; others are unknown.
     #[must_use]
-    pub fn only(mut self, shown: impl Fn(&dyn Tool) -> bool + 'static) -> Self {
-        self.shown = Box::new(shown);
+    pub fn only(mut self, shown: impl Fn(&dyn Tool) -> bool + Send + Sync + 'static) -> Self {
+        self.shown = Arc::new(shown);
         self
     }
 
@@ -504,6 +508,13 @@ impl Builder {
     #[must_use]
     pub fn deferred(mut self, names: impl Into<Arc<[String]>>) -> Self {
         self.deferred = names.into();
+        self
+    }
+
+    /// Reserves names that no tool of another server gets, such as those of other dialects, which rules may name.
+    #[must_use]
+    pub fn reserved(mut self, names: impl Into<Arc<[String]>>) -> Self {
+        self.reserved = names.into();
         self
     }
 
@@ -543,7 +554,7 @@ impl Builder {
         for (dialect, settings) in self.dialects {
             let settings = Arc::new(settings);
             let guard = guard.with_files(Arc::clone(&settings))?;
-            let (tools, shown) = (&self.tools, (&*self.shown, &self.deferred));
+            let (tools, shown) = (&self.tools, (&self.shown, &self.deferred, &self.reserved));
             let guard = (guard, may_store);
             catalogs.push(Catalog::new(&dialect, settings, &rules, guard, tools, shown));
         }

@@ -11,6 +11,8 @@ use crate::runtime::Runtime;
 use crate::tool_ranking::{Document, Ranking};
 use crate::visibility::Visibility;
 
+/// The most tools that are selected by name.
+const MAX_SELECTED: usize = 50;
 /// The most sessions that have found tools.
 const MAX_SESSIONS: usize = 10_000;
 
@@ -129,7 +131,9 @@ impl ToolIndex for Runtime {
         let Some(catalog) = catalog else { return FoundTools::default() };
         let n_deferred = self.n_unlisted(searcher.session, catalog);
         let (mut tools, mut unknown) = (Vec::new(), Vec::new());
-        for name in names {
+        let mut seen = HashSet::new();
+        let each_once = names.iter().filter(|name| seen.insert(name.as_str()));
+        for name in each_once.take(MAX_SELECTED) {
             match catalog.find(name).filter(|listed| listed.is_usable()) {
                 Some(listed) => tools.push(listed),
                 None => unknown.push(name.clone()),

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ use sinew_policy::rules::PathGlobs;
 /// The variables of sinew's environment that a server gets where they are set; `LC_` variables too.
 const PASSED: [&str; 9] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ"];
+/// Keeps Python from importing modules from its working directory.
+const SAFE_PATH: &str = "PYTHONSAFEPATH";
 /// How long a server may take to exit after the end of its input.
 const EXITS: Duration = Duration::from_millis(500);
 /// How long its supervisor may take to stop it then.
@@ -111,6 +113,8 @@ impl RunningServer {
             let _ = wire::send(&self.line, &Command::Stop, &[]);
             let _ = timeout(STOPS, self.ended()).await;
         }
+        // It waits for the helper and removes the files of the session.
+        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
     }
 }
 
@@ -132,7 +136,7 @@ impl Commands {
         globs: &PathGlobs,
     ) -> Result<ServerProcess, ToolError> {
         let name = program.argv.first().map(String::as_str).unwrap_or_default();
-        let path = self.program(name, &program.cwd, "command")?;
+        let path = self.server_program(name, &program.cwd)?;
         let identity = rustix::fs::stat(&program.cwd).map_err(|errno| {
             let cwd = line_name(&program.cwd);
             ToolError::new(Kind::FileNotFound, format!("the working directory {cwd} is missing"))
@@ -163,6 +167,20 @@ impl Commands {
         Ok(ServerProcess { stdin, stdout, stderr, running })
     }
 
+    /// Returns the program of a server: by path, or from `PATH`, never from an environment of the project.
+    fn server_program(&self, name: &str, cwd: &Path) -> Result<PathBuf, ToolError> {
+        match name.contains('/') {
+            true => self.program(name, cwd, "command"),
+            false => self.find(name).ok_or_else(|| {
+                ToolError::new(
+                    Kind::FileNotFound,
+                    format!("argument `command`: no such program: {name}"),
+                )
+                .hint("check the name; programs are looked for in PATH, outside the roots")
+            }),
+        }
+    }
+
     /// Returns the environment of a server: what programs need to find their files, and what its settings name.
     fn server_environment(&self, own: &[(String, String)]) -> Vec<(OsString, OsString)> {
         let is_own = |name: &OsStr| own.iter().any(|(own, _)| name == own.as_str());
@@ -171,6 +189,10 @@ impl Commands {
         };
         let passed = self.settings.env.iter();
         let passed = passed.filter(|(name, _)| is_passed(name) && !is_own(name)).cloned();
-        passed.chain(own.iter().map(|(name, value)| (name.into(), value.into()))).collect()
+        // A server of Python does not import modules that lie in its working directory, the project.
+        let safe_path = (OsString::from(SAFE_PATH), OsString::from("1"));
+        let safe_path = Some(safe_path).filter(|(name, _)| !is_own(name));
+        let own = own.iter().map(|(name, value)| (name.into(), value.into()));
+        passed.chain(safe_path).chain(own).collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use sinew_guard::{Layer, content_hash};
+use sinew_guard::{Layer, Profile, content_hash};
 use sinew_mcp_client::{Endpoint, PinStore, ServerPin, ServerSettings, Servers, Timeouts};
 use sinew_runtime::Runtime;
 use sinew_tool::{Kind, ToolError};
@@ -15,6 +15,10 @@ use crate::wiring::Loaded;
 /// Adds the pinned tools of the configured servers to a runtime. Without a server nothing is made.
 pub(crate) fn add(loaded: &Loaded, runtime: &Arc<Runtime>) -> anyhow::Result<Option<Servers>> {
     let Some(root) = loaded.roots.first() else { return Ok(None) };
+    // Nothing is known of what a server does, so none is started where tools only look.
+    if loaded.settings.rules.profile == Profile::ReadOnly {
+        return Ok(None);
+    }
     let (servers, warnings) = loaded.layered.mcp_servers(root)?;
     if LogLevel::Warn <= loaded.settings.log {
         warnings.iter().for_each(|warning| say(warning));

@@ -9,8 +9,10 @@ use sinew_guard::{
     StateDir, WebSettings,
 };
 use sinew_mcp_client::Servers;
+use sinew_ops::tool_call::ToolCall;
+use sinew_ops::tool_search;
 use sinew_runtime::{Asking, Builder, GrantStore, NoLedger, Runtime};
-use sinew_tool::{Approver, Ledger, SearchSettings};
+use sinew_tool::{Approver, Dialect, Ledger, SearchSettings, Tool};
 
 use self::commands::commands;
 use crate::config::{self, Grants, LedgerMode, LogLevel, env_vars};
@@ -79,6 +81,7 @@ impl Wired {
     /// Waits for the tools of servers that were never used, unless the catalog has a tool of this name already.
     pub(crate) async fn settle_tools(&self, wanted: Option<&str>) {
         let Some(servers) = &self.servers else { return };
+        servers.wait_for_pins();
         let catalogs = self.runtime.catalogs();
         let is_known = wanted.is_some_and(|name| catalogs.iter().any(|catalog| catalog.has(name)));
         if !is_known {
@@ -107,6 +110,10 @@ pub(crate) fn wire(
     }
     let tools = loaded.layered.options.tools.as_ref();
     let deferred = tools.and_then(|tools| tools.deferred.clone()).unwrap_or_default();
+    // Rules may name the tools of every dialect.
+    let has_servers = tools.is_some_and(|tools| tools.mcp_servers.is_some());
+    let reserved: Vec<String> =
+        has_servers.then(sinew_dialects::names).into_iter().flatten().collect();
     let mut builder = Runtime::builder(settings.dialect)
         .settings(|into| into.clone_from(&files))
         .rules(rules)
@@ -119,9 +126,13 @@ pub(crate) fn wire(
             timeout: settings.approval_timeout,
         })
         .deferred(deferred)
+        .reserved(reserved)
         .only(move |tool| serve.iter().any(|word| config::serves(word, tool)));
     for root in &loaded.roots {
         builder = builder.root(root);
+    }
+    for tool in searching(&settings.dialect) {
+        builder = builder.tool(tool);
     }
     if let Some(state) = loaded.state.clone() {
         builder = builder.commands(commands(loaded, &state));
@@ -156,7 +167,9 @@ pub(crate) fn wire(
         None => new_session()?,
     };
     let runtime = builder.build()?;
-    if written.is_some_and(|words| !words.is_empty())
+    let servers = mcp_servers::add(loaded, &runtime)?;
+    if servers.is_none()
+        && written.is_some_and(|words| !words.is_empty())
         && runtime.catalogs().iter().all(|catalog| catalog.names().next().is_none())
     {
         bail!("no tool is left to serve; `sinew tools` without `--tools` lists them");
@@ -164,8 +177,15 @@ pub(crate) fn wire(
     if LogLevel::Info <= settings.log {
         say(&format!("session {session}, roots {:?}", runtime.roots()));
     }
-    let servers = mcp_servers::add(loaded, &runtime)?;
     Ok(Wired { runtime, ledger, trace, checkpoints, session, servers })
+}
+
+/// Returns the tools that find and call deferred ones, as far as the dialect has none of their names.
+fn searching(dialect: &Dialect) -> Vec<Arc<dyn Tool>> {
+    let own = (dialect.tools)();
+    let is_missing = |tool: &Arc<dyn Tool>| own.iter().all(|known| known.name() != tool.name());
+    let native = [tool_search::NATIVE.tool(), Arc::new(ToolCall)];
+    native.into_iter().filter(is_missing).collect()
 }
 
 /// Returns the permanent approvals of these roots, if a state directory exists and the floor permits them.

@@ -529,6 +529,7 @@ fn the_doctor_says_what_is_missing() {
             "openat2",
             "sandbox",
             "approvals",
+            "mcp",
         ];
         assert_eq!(names, expected);
         let found: Vec<&str> = findings
@@ -755,6 +756,16 @@ const KEYS: &[Row] = &[
     ),
     ("tools.policy.allow", r#"["Glob"]"#, READ, "", Seen::Shows("exit 3", "two")),
     ("tools.policy.deny", r#"["Read"]"#, READ, "", Seen::Shows("exit 3", "two")),
+    (
+        "tools.mcp_servers",
+        r#"{a={command="true"}}"#,
+        &["mcp-servers", "list"],
+        "",
+        Seen::Shows("a  not used yet", "no MCP server is configured"),
+    ),
+    // A server whose tools are surfaced is tried where there is one.
+    ("tools.surface", r#"["a__b"]"#, SHOW, "", Seen::Resolved("tools.surface = [\"a__b\"]")),
+    ("tools.deferred", r#"["Glob"]"#, TOOL_LIST, "", Seen::Shows("ToolSearch", "")),
     ("profile", "read-only", WRITE, "", Seen::Shows("exit 3", "exit 0")),
     (
         "rules",

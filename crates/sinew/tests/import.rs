@@ -279,7 +279,12 @@ fn a_file_is_imported_or_refused_with_its_place() {
             "command = \"rm* *\"",
         ),
         ("claude-code", "{}", 1, "nothing of"),
-        ("mcp", "{\"mcpServers\": {\"x\": {\"command\": \"y\"}}}", 1, "the server `x` stays"),
+        (
+            "mcp",
+            "{\"mcpServers\": {\"x\": {\"command\": \"y\"}}}",
+            0,
+            "[tools.mcp_servers.x]\ncommand = \"y\"\ninternal_only = false\n",
+        ),
     ] {
         let file = place.home.join("from");
         fs::write(&file, text).unwrap();

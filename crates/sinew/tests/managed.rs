@@ -130,6 +130,13 @@ const FLOORS: &[Row<'_>] = &[
     ),
     ("profile = \"workspace\"", "profile = \"full\"", &[], SHOW, "profile = \"workspace\" "),
     (
+        "network = false",
+        "[tools.mcp_servers.a]\ncommand = \"true\"\nnetwork = true",
+        &[],
+        &["mcp-servers", "list"],
+        "it gets no network, because `managed.network` says so for this machine",
+    ),
+    (
         "approvals = \"ask\"",
         "",
         &["--set", "rules=[{verdict=\"allow\",tools=[\"*\"]}]"],

@@ -76,7 +76,8 @@ impl Layered {
         let known = LazyCell::new(sinew_dialects::names);
         let absent = self.options.absent.clone().unwrap_or_default();
         let is_known = |pattern: &str| {
-            absent.iter().any(|name| name == pattern)
+            serve::may_be_foreign(pattern, self.servers.keys())
+                || absent.iter().any(|name| name == pattern)
                 || known.iter().any(|name| sinew_tool::tool_matches(pattern, name))
         };
         let mut warn = |origin: &Origin, key: &str, names: &[String]| {
@@ -105,7 +106,10 @@ impl Layered {
     /// Checks `serve` for words that match no tool: an error if a flag set them, else a warning.
     pub fn check_served(&mut self) -> Result<(), ConfigError> {
         let Some((value, origin)) = self.origins.get("serve") else { return Ok(()) };
-        for word in words(value).into_iter().filter(|word| !serve::is_known(word)) {
+        let is_unknown = |word: &&str| {
+            !serve::is_known(word) && !serve::may_be_foreign(word, self.servers.keys())
+        };
+        for word in words(value).into_iter().filter(is_unknown) {
             let problem = format!("{origin}: {}", unknown("serve", word));
             match origin {
                 Origin::Flag(_) => return Err(ConfigError(problem)),

@@ -145,7 +145,7 @@ fn fits(content: &[Block], limit: Bound) -> bool {
                 n_bytes += text.len();
                 n_bytes_in_all += text.len();
             }
-            other => n_bytes_in_all += other.media().map_or(0, |(data, _)| data.len()),
+            other => n_bytes_in_all += size_of_block(other),
         }
     }
     let texts = content.iter().filter_map(|block| match block {
@@ -157,6 +157,14 @@ fn fits(content: &[Block], limit: Bound) -> bool {
         && limit
             .max_lines
             .is_none_or(|max| texts.map(|text| text.lines().count()).sum::<usize>() <= max)
+}
+
+/// Returns the size of a block that is no text.
+fn size_of_block(block: &Block) -> usize {
+    match block {
+        Block::Mcp(block) => size(block),
+        other => other.media().map_or(0, |(data, _)| data.len()),
+    }
 }
 
 fn whole_text(content: &[Block]) -> String {
@@ -211,13 +219,13 @@ fn cut_blocks(content: &[Block], limit: Bound, n_title: usize) -> Option<CutBloc
                 }
             }
             other => {
-                let (data, mime_type) = other.media().unwrap_or_default();
-                if left_in_all < data.len() {
+                let n_bytes = size_of_block(other);
+                if left_in_all < n_bytes {
                     is_cut = true;
-                    let text = format!("[{mime_type} left out: {} bytes]", data.len());
-                    kept.push(Block::Text { text });
+                    let what = other.media().map_or("a block", |(_, mime_type)| mime_type);
+                    kept.push(Block::Text { text: format!("[{what} left out: {n_bytes} bytes]") });
                 } else {
-                    left_in_all -= data.len();
+                    left_in_all -= n_bytes;
                     kept.push(block.clone());
                 }
             }

@@ -7,6 +7,9 @@ use sinew_tool::{FileSettings, Kind, Request, ToolError, shown_line};
 
 use crate::catalog::{Catalog, Listed, Looker};
 
+/// The most known tools that are named for an unknown one.
+const MAX_NAMED: usize = 60;
+
 /// A tool with the rules and guard of its catalog.
 pub(super) struct Found {
     pub(super) listed: Arc<Listed>,
@@ -69,7 +72,10 @@ fn named(catalogs: &[Catalog], request: &Request) -> Result<Found, ToolError> {
         format!("no tool of this name: {}", shown_line(&request.name)),
     )
     .hint(if nearest.is_empty() {
-        format!("known tools: {}", known.join(", "))
+        let shown = known.get(..MAX_NAMED.min(known.len())).unwrap_or_default();
+        let n_more = known.len() - shown.len();
+        let more = if n_more == 0 { String::new() } else { format!(" and {n_more} more") };
+        format!("known tools: {}{more}", shown.join(", "))
     } else {
         format!("did you mean: {}", nearest.join(", "))
     }))

@@ -91,7 +91,8 @@ fn instructions(loaded: &Loaded, runtime: &Runtime) -> String {
         "moltis" => "Paths are absolute",
         _ => "Relative paths start at the first",
     };
-    let tools = catalog.names().map(str::to_owned);
+    // Tools of other servers may come later.
+    let tools = catalog.own_names().map(str::to_owned);
     let mut text = format!(
         "Tools that work beneath: {}. {paths}. Paths outside are refused.\nThere are {}.",
         roots.join(", "),

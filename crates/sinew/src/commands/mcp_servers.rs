@@ -66,6 +66,7 @@ fn row(wired: &Wired, status: &ServerStatus) -> Value {
         "is_pinned": status.pinned.is_some(),
         "tools": tools.collect::<Vec<_>>(),
         "waiting": waiting.collect::<Vec<_>>(),
+        "missing": status.missing,
         "problems": status.problems,
     })
 }
@@ -172,7 +173,7 @@ fn approve(
     } else {
         screen::output().write_all(shown(&status).as_bytes())?;
     }
-    if status.waiting.is_empty() {
+    if status.waiting.is_empty() && status.missing.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     if !yes && (as_json || !terminal::is_attended()) {
@@ -197,14 +198,18 @@ fn approve(
         });
     }
     let n = hashes.len();
-    screen::errors().write_all(format!("{n} tools of {name} are approved\n").as_bytes())?;
+    let mut words = format!("{n} tools of {name} are approved");
+    if !status.missing.is_empty() {
+        let _ = write!(words, ", {} are no longer pinned", status.missing.len());
+    }
+    screen::errors().write_all(format!("{words}\n").as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns what waits of a server, with every definition in full.
 fn shown(status: &ServerStatus) -> String {
     let name = shown_line(&status.name);
-    if status.waiting.is_empty() {
+    if status.waiting.is_empty() && status.missing.is_empty() {
         let n = status.pinned.as_ref().map_or(0, Vec::len);
         return format!("all {n} tools of {name} are as they were approved\n");
     }
@@ -215,6 +220,9 @@ fn shown(status: &ServerStatus) -> String {
         for line in one.now.difference(one.pinned.as_ref()).lines() {
             let _ = writeln!(text, "  {line}");
         }
+    }
+    for gone in &status.missing {
+        let _ = writeln!(text, "{name}: the tool {} is gone", shown_line(gone));
     }
     text
 }

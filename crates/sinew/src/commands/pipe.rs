@@ -74,6 +74,7 @@ pub(crate) fn run(loaded: Loaded) -> anyhow::Result<ExitCode> {
         Arc::new(Asker { output: output.clone(), waiting: Mutex::new(Some(HashMap::new())) });
     let approver = Arc::clone(&asker) as Arc<dyn Approver>;
     let wired = wiring::wire(&loaded, "pipe", &["all"], Some(approver))?;
+    wired.servers.iter().for_each(|servers| servers.begin(&wired.session));
     let max_line_bytes = loaded.settings.max_line_bytes;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let pipe = Pipe {
