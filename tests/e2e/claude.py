@@ -33,6 +33,14 @@ GREETING = ('    println!("hey {name}");', '    println!("good day, {name}");')
 # The tools of Claude Code that reach files or run commands.
 DENIED = ["Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Write"]
 
+# Another MCP server, behind sinew.
+SERVER = checks.Path(__file__).with_name("foreign_server.py")
+FOREIGN = f"""[tools.mcp_servers.fx]
+command = {json.dumps(sys.executable)}
+args = {json.dumps([str(SERVER)])}
+internal_only = false
+"""
+
 # What the model says turn by turn: (text, tool, arguments), and what it must have been answered.
 TURNS = [
     ("Looking.", "Grep", {"pattern": "fn greet", "output_mode": "content", "-n": True},
@@ -43,6 +51,7 @@ TURNS = [
      "src/greet.rs"),
     ("Reading again.", "Read", {"file_path": "src/greet.rs", "offset": 2, "limit": 1},
      '     2→    println!("good day, {name}");\n'),
+    ("Asking another server.", "fx__echo", {"text": "a greeting of others"}, "a greeting of others"),
     ("Trying outside.", "Read", {"file_path": "/etc/passwd"}, "path denied: /etc/passwd"),
     ("Trying its own.", None, None, None),
 ]
@@ -334,6 +343,8 @@ def body(directory):
     if missing:
         return
     root = project(directory)
+    own = checks.Path(os.environ["XDG_CONFIG_HOME"]) / "sinew/config.toml"
+    checks.write(own, (own.read_text() if own.exists() else "") + FOREIGN)
     with model(directory) as (address, requests):
         events = claude(root, address)
     start = next(event for event in events if event.get("subtype") == "init")
@@ -373,6 +384,8 @@ def body(directory):
             if tool
         ]
         equal(rows, expected)
+    with check("the ledger has the call of the other server with its pinned definition"):
+        contains(checks.records("tool = 'fx__echo'")[-1]["text"], "the tool `echo` of the server `fx`, definition ")
 
 
 def whole(directory):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 
 import anyio
@@ -15,6 +16,8 @@ from checks import check, contains, equal, true
 MODES = [("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28"), ("auto", "2026-07-28")]
 CLIENT = types.Implementation(name="e2e", version="1")
 N_AT_ONCE = 200
+# Another MCP server, behind sinew.
+SERVER = checks.Path(__file__).with_name("foreign_server.py")
 
 # (tool, arguments, kind, what the text must say)
 REFUSED = [
@@ -384,12 +387,34 @@ async def moltis(directory):
             equal((root / "a.txt").read_text(), "one\ntwo\n")
 
 
+async def foreign(root):
+    table = f"command = {json.dumps(sys.executable)}, args = {json.dumps([str(SERVER)])}, internal_only = false"
+    options = server(root, "--approvals", "trust-client", "--set", f"tools.mcp_servers.fx={{ {table} }}")
+    for way, _ in MODES:
+        async with Client(options, mode=way, client_info=CLIENT) as client:
+            with check(f"{way}: a tool of another server is listed with its schema"):
+                tools = {tool.name: plain(tool) for tool in (await client.list_tools()).tools}
+                equal(tools["fx__echo"]["inputSchema"]["properties"], {"text": {"type": "string"}})
+            with check(f"{way}: it is called, with every kind of block and an error as its server gives them"):
+                equal(checks.text(await good(client, "fx__echo", {"text": way})), way)
+                mixed = await good(client, "fx__mixed", {})
+                equal([block["type"] for block in mixed["content"]], ["text", "image", "resource", "resource_link"])
+                equal(mixed["structuredContent"], {"n": 1})
+                failed = await call(client, "fx__fail", {})
+                equal((failed["isError"], checks.text(failed)), (True, "it went wrong\nbecause"))
+            with check(f"{way}: the ledger has the call with server, tool and pinned definition"):
+                last = checks.records("tool = 'fx__echo'")[-1]["text"]
+                contains(last, "the tool `echo` of the server `fx`, definition ")
+                equal(len(last.rsplit(" ", 1)[1]), 64)
+
+
 def body(directory):
     root = checks.clone(directory / "repository")
     checks.hard_to_search(directory / "beside/long")
     checks.hard_to_search(directory / "beside/many", 10_000, 1_500)
     anyio.run(both_ways, root)
     anyio.run(moltis, directory)
+    anyio.run(foreign, root)
 
 
 checks.run(body)
