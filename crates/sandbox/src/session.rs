@@ -294,6 +294,9 @@ impl Scratch {
     fn new(sessions: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(sessions)?;
         remove_dead(sessions);
+        // Until its own lock shows that it is in use, no process removes dead ones.
+        let making = File::open(sessions)?;
+        rustix::io::retry_on_intr(|| flock(&making, FlockOperation::LockShared))?;
         let mut random = [0; 12];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -302,6 +305,7 @@ impl Scratch {
         DirBuilder::new().mode(0o700).create(&path)?;
         let lock = create(&path.join("lock"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        drop(making);
         for shared in ["tmp", "shm"] {
             DirBuilder::new().mode(0o700).create(path.join(shared))?;
             fs::set_permissions(path.join(shared), Permissions::from_mode(0o1777))?;
@@ -329,13 +333,23 @@ fn create(path: &Path) -> io::Result<File> {
     File::create_new(path)
 }
 
-/// Removes the directories of dead sessions.
+/// Removes the directories of dead sessions, unless one is being made: it has no lock yet, as dead ones have none.
 fn remove_dead(sessions: &Path) {
-    for entry in fs::read_dir(sessions).into_iter().flatten().filter_map(Result::ok) {
-        let Ok(lock) = File::open(entry.path().join("lock")) else { continue };
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            remove(&entry.path());
-        }
+    let Ok(looking) = File::open(sessions) else { return };
+    if flock(&looking, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return;
+    }
+    let locked = |path: PathBuf| {
+        let lock = File::open(path.join("lock")).ok()?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some((path, lock))
+    };
+    let entries = fs::read_dir(sessions).into_iter().flatten().filter_map(Result::ok);
+    let dead: Vec<_> = entries.filter_map(|entry| locked(entry.path())).collect();
+    // The locks of the dead hold while they are removed, so sessions may be made again.
+    drop(looking);
+    for (path, _lock) in dead {
+        remove(&path);
     }
 }
 
@@ -355,5 +369,35 @@ fn open_up(dir: &Path) {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             open_up(&entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// Sessions that started at once took each other's directories for those of dead ones.
+    #[test]
+    fn sessions_that_start_at_once_keep_their_directories() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let sessions = dir.path().join("sessions");
+        let dead = sessions.join("dead");
+        fs::create_dir_all(&dead).expect("a directory");
+        drop(create(&dead.join("lock")).expect("a lock"));
+        thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    for _ in 0..300 {
+                        let scratch = Scratch::new(&sessions).expect("a session's directory");
+                        assert!(scratch.path().join("empty.file").exists());
+                    }
+                });
+            }
+        });
+        // The first directory removed the dead one, and each session its own.
+        drop(Scratch::new(&sessions).expect("a session's directory"));
+        assert_eq!(fs::read_dir(&sessions).expect("a directory").count(), 0);
     }
 }
