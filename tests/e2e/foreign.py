@@ -181,6 +181,20 @@ def over_mcp(root, state):
             start(server)
             true("fx__echo" in names(server, 1), "the list came without them")
             equal(checks.text(answer(server, wire.tool_call(2, "fx__echo", {"text": "over"}))), "over")
+    with check("20 servers that were never used start side by side, and are listed in the order of their names"):
+        many = [f"s{n:02}" for n in range(20)]
+        since = time.monotonic()
+        with wire.Server(root, *[option for name in many for option in named(name)]) as server:
+            start(server)
+            listed = [name for name in names(server, 1) if name.endswith("__echo")]
+            equal(listed, [f"{name}__echo" for name in many])
+        true(time.monotonic() - since < 10, f"{time.monotonic() - since:.1f} s")
+    with check("a client without a handshake and without a name lists the tools of a server that was never used"):
+        forget("fx")
+        meta = {key: value for key, value in wire.stateless().items() if "clientInfo" not in key}
+        with wire.Server(root, *fx) as server:
+            listed = answer(server, wire.request(1, "tools/list", {"_meta": meta}))["tools"]
+            true("fx__echo" in [tool["name"] for tool in listed], "not listed")
     with check("a client that knows the list starts nothing"):
         with wire.Server(root, *fx) as server:
             start(server)

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sinew_runtime::{ForeignEntry, Runtime, Visibility};
+use sinew_runtime::{ForeignEntry, PendingTools, Runtime, Visibility};
 use sinew_tool::sync::lock;
 use sinew_tool::{Arguments, ContentHash, Context, Kind, Progress, ToolError};
 use tokio::runtime::Handle;
@@ -42,6 +42,10 @@ pub(crate) struct Inner {
     servers: Vec<Arc<Server>>,
     /// The thread that reads the pins, until it has been waited for.
     reads_pins: Mutex<Option<thread::JoinHandle<()>>>,
+    /// Lists of tools wait for the first session that begins.
+    first: Mutex<Option<PendingTools>>,
+    /// The sessions that begin once the pins are read; `None` from then on.
+    beginning: Mutex<Option<Vec<String>>>,
     worker: OnceLock<Worker>,
 }
 
@@ -121,13 +125,12 @@ impl Servers {
             pins,
             servers,
             reads_pins: Mutex::default(),
+            first: Mutex::new(Some(runtime.pending_tools())),
+            beginning: Mutex::new(Some(Vec::new())),
             worker: OnceLock::new(),
         });
-        let (reader, pending) = (Arc::clone(&inner), runtime.pending_tools());
-        let read = move || {
-            reader.read_pins();
-            drop(pending);
-        };
+        let reader = Arc::clone(&inner);
+        let read = move || reader.read_pins();
         match thread::Builder::new().name(String::from("mcp-pins")).spawn(read) {
             Ok(thread) => *lock(&inner.reads_pins) = Some(thread),
             Err(_) => inner.read_pins(),
@@ -140,24 +143,15 @@ impl Servers {
         self.0.wait_for_pins();
     }
 
-    /// Starts the servers of which nothing is known, side by side, for a session. The runtime counts their tools as
-    /// pending until then.
+    /// Starts the servers of which nothing is known, side by side, for a session, as soon as the pins are read. The
+    /// runtime counts their tools as pending until then. Nothing is waited for here.
     pub fn begin(&self, session: &str) {
-        self.0.wait_for_pins();
-        for server in &self.0.servers {
-            let known = lock(&server.known);
-            let is_unknown = known.pin.is_none() && !known.is_unreadable;
-            drop(known);
-            if is_unknown && let Some(runtime) = self.0.runtime.upgrade() {
-                let pending = runtime.pending_tools();
-                let (inner, server) = (Arc::clone(&self.0), Arc::clone(server));
-                let session = session.to_owned();
-                if let Ok(worker) = self.0.worker() {
-                    worker.spawn(async move {
-                        let _ = inner.connected(&server, &session).await;
-                        drop(pending);
-                    });
-                }
+        let mut beginning = lock(&self.0.beginning);
+        match &mut *beginning {
+            Some(sessions) => sessions.push(session.to_owned()),
+            None => {
+                drop(beginning);
+                self.0.begin(session);
             }
         }
     }
@@ -234,7 +228,27 @@ impl Servers {
 }
 
 impl Inner {
-    fn read_pins(&self) {
+    fn begin(self: &Arc<Self>, session: &str) {
+        for server in &self.servers {
+            let known = lock(&server.known);
+            let is_unknown = known.pin.is_none() && !known.is_unreadable;
+            drop(known);
+            if is_unknown && let Some(runtime) = self.runtime.upgrade() {
+                let pending = runtime.pending_tools();
+                let (inner, server) = (Arc::clone(self), Arc::clone(server));
+                let session = session.to_owned();
+                if let Ok(worker) = self.worker() {
+                    worker.spawn(async move {
+                        let _ = inner.connected(&server, &session).await;
+                        drop(pending);
+                    });
+                }
+            }
+        }
+        drop(lock(&self.first).take());
+    }
+
+    fn read_pins(self: &Arc<Self>) {
         for server in &self.servers {
             let read = self.pins.load(&server.settings.pin);
             let mut known = lock(&server.known);
@@ -248,6 +262,8 @@ impl Inner {
             drop(known);
             self.offer(server, Vec::new());
         }
+        let sessions = lock(&self.beginning).take();
+        sessions.iter().flatten().for_each(|session| self.begin(session));
     }
 
     /// Reads the pin of a server again: another process may have approved tools. Returns whether it is another one.

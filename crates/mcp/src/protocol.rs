@@ -36,8 +36,12 @@ impl Protocol {
         let handle = runtime.handle().clone();
         let (messages, receiver) = mpsc::channel(64);
         let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
-        let shaken: Arc<dyn Fn() + Send + Sync> =
-            Arc::new(move || shaken.store(true, Ordering::Release));
+        let ready = Arc::clone(&engine);
+        let shaken: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+            if !shaken.swap(true, Ordering::AcqRel) {
+                (ready.options.on_ready)();
+            }
+        });
         let task = runtime.spawn(async move {
             tokio::spawn(tell_changes(Arc::clone(&engine)));
             // A client may retry a failed handshake.

@@ -46,6 +46,8 @@ pub struct Options {
     pub calls: Calls,
     /// Receives the client's name once it is known.
     pub on_client: Box<dyn Fn(String) + Send + Sync>,
+    /// Runs once a client is there: after the reply to its handshake, or before its first request without one.
+    pub on_ready: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The two ends of a connection.
@@ -508,6 +510,7 @@ impl Connection {
         if !self.stateless && carries_version(frame) {
             self.stateless = true;
             self.tell_client(frame, "/_meta/io.modelcontextprotocol~1clientInfo/name");
+            (self.engine.options.on_ready)();
         }
         if frame.method.as_deref() == Some("initialize") {
             self.tell_client(frame, "/clientInfo/name");

@@ -147,6 +147,7 @@ impl Client {
             inline,
             calls: Calls::default(),
             on_client: Box::new(|_| ()),
+            on_ready: Box::new(|| ()),
         };
         let stream = Stream {
             input: Box::new(server_input),

@@ -183,8 +183,12 @@ impl Catalog {
     /// Replaces the tools of a server where they stand; returns what could not be added, in words.
     pub(crate) fn set_foreign(&mut self, server: &str, tools: &[ForeignEntry]) -> Vec<String> {
         let owner = Owner::Foreign(Arc::from(server));
-        let at = self.tools.iter().position(|listed| listed.owner == owner);
-        let at = at.unwrap_or(self.tools.len());
+        // In the order of their names, so that no list depends on how fast servers answer.
+        let is_behind = |listed: &Arc<Listed>| match &listed.owner {
+            Owner::Foreign(other) => server <= &**other,
+            _ => false,
+        };
+        let at = self.tools.iter().position(is_behind).unwrap_or(self.tools.len());
         self.tools.retain(|listed| listed.owner != owner);
         let mut taken: HashSet<String> =
             self.tools.iter().map(|listed| spelled(listed.tool.name())).collect();

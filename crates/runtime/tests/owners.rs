@@ -57,13 +57,13 @@ fn servers_take_no_names_of_others() {
     assert!(set(&bench, "agent", &["unknown"]).is_empty());
     assert!(set(&bench, "taken", &["other"]).is_empty());
     let expected = [
+        "mcp__agent__unknown",
         "one__read",
         "one__put",
         "one__a_b",
         "mcp__one__a_b",
-        "two__read",
-        "mcp__agent__unknown",
         "mcp__taken__other",
+        "two__read",
     ];
     assert_eq!(foreign(&bench), expected);
     assert_eq!(owner(&bench, "put"), Some(Owner::BuiltIn));
@@ -75,10 +75,10 @@ fn servers_take_no_names_of_others() {
 #[test]
 fn tools_of_a_server_are_replaced_together() {
     let bench = Bench::new(|builder| builder);
-    set(&bench, "one", &["a", "b"]);
     set(&bench, "two", &["a"]);
+    set(&bench, "one", &["a", "b"]);
     set(&bench, "one", &["b", "c"]);
-    assert_eq!(foreign(&bench), ["one__b", "one__c", "two__a"], "where they stood");
+    assert_eq!(foreign(&bench), ["one__b", "one__c", "two__a"], "by the names of servers");
     set(&bench, "one", &[]);
     assert_eq!(foreign(&bench), ["two__a"]);
 }

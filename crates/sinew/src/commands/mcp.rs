@@ -43,8 +43,10 @@ pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
         max_line_bytes: loaded.settings.max_line_bytes,
         inline: true,
         calls: signals::watched(&wired.runtime),
-        on_client: Box::new(move |client| {
+        on_ready: Box::new(move || {
             servers.iter().for_each(|servers| servers.begin(&session));
+        }),
+        on_client: Box::new(move |client| {
             if let Some(trace) = &trace {
                 trace.set_client(&client);
             }
