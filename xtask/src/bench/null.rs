@@ -6,8 +6,9 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 const INITIALIZE: &str = concat!(
     r#","result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"#,
@@ -17,14 +18,18 @@ const LIST: &str = concat!(
     r#","result":{"tools":[{"name":"Null","description":"Does nothing","#,
     r#""inputSchema":{"type":"object"}}]}}"#
 );
+/// What clients that try the newer version first are answered.
+const UNKNOWN: &str = r#","error":{"code":-32601,"message":"method not found"}}"#;
 const CALL: &str = r#","result":{"content":[{"type":"text","text":"nothing was done"}]}}"#;
 
 /// Where the id stands in the lines of the client, which is the only one to talk to this server.
 const BEFORE_ID: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 
 pub(super) fn serve(args: &[String]) -> Result<()> {
-    if let Some(arg) = args.first() {
-        bail!("takes no arguments: `{arg}`");
+    match args {
+        [] => {}
+        [ms] => std::thread::sleep(Duration::from_millis(ms.parse().context("milliseconds")?)),
+        _ => bail!("takes one argument at most: how many milliseconds it takes to start"),
     }
     let mut input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let mut output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
@@ -56,8 +61,10 @@ fn answer(line: &[u8], replies: &mut Vec<u8>) {
         CALL
     } else if after.starts_with(b",\"method\":\"tools/list\"") {
         LIST
-    } else {
+    } else if after.starts_with(b",\"method\":\"initialize\"") {
         INITIALIZE
+    } else {
+        UNKNOWN
     };
     replies.extend_from_slice(BEFORE_ID);
     replies.extend_from_slice(id);
@@ -75,9 +82,8 @@ mod tests {
         answer(br#"{"jsonrpc":"2.0","id":41,"method":"tools/call","params":{}}"#, &mut replies);
         answer(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, &mut replies);
         answer(b"", &mut replies);
-        assert_eq!(
-            String::from_utf8_lossy(&replies),
-            format!("{{\"jsonrpc\":\"2.0\",\"id\":41{CALL}\n")
-        );
+        answer(br#"{"jsonrpc":"2.0","id":42,"method":"server/discover"}"#, &mut replies);
+        let id = "{\"jsonrpc\":\"2.0\",\"id\":4";
+        assert_eq!(String::from_utf8_lossy(&replies), format!("{id}1{CALL}\n{id}2{UNKNOWN}\n"));
     }
 }

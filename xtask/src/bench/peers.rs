@@ -83,6 +83,11 @@ impl Peers {
         self.ours.as_ref().map(|ours| ours.command.as_path())
     }
 
+    /// Returns the program of the server that does nothing.
+    pub(super) fn null(&self) -> &Path {
+        &self.null
+    }
+
     /// Prepares a server over `root`, if the server is there.
     pub(super) fn launch(&self, server: Server, root: &Path) -> Option<Launch> {
         let (program, args): (&Path, Vec<OsString>) = match server {

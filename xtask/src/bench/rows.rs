@@ -24,6 +24,8 @@ const X_LOOP: &str = "x temp, fdatasync, rename";
 const X_PATCH: &str = "x patch";
 const X_CODEX: &str = "x codex apply_patch";
 const X_TAIL: &str = "x tail | head";
+const X_NO_SERVERS: &str = "x none of them";
+const X_ONE_SERVER: &str = "x list of one server";
 const X_SMALL: &str = "x small file";
 const X_100K: &str = "x a tree of 100k";
 const OVER_NULL_US: &str = "us over null";
@@ -49,6 +51,13 @@ pub(super) const ROWS: &[Row] = &[
         run_in: Suite::Every,
         bars: &[Bar::at_most(X_RUST_FS, 0.8, 0.5)],
         run: server::start,
+    },
+    Row {
+        name: "start-servers",
+        about: "start to initialize with 20 MCP servers of others",
+        run_in: Suite::Every,
+        bars: &[Bar::limit(X_NO_SERVERS, 1.1), Bar::limit(X_ONE_SERVER, 4.0)],
+        run: server::start_servers,
     },
     Row {
         name: "tools-list",

@@ -1,5 +1,6 @@
 //! Rows about the server itself: its start, its catalog, and what one call costs whatever it does.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,11 +9,14 @@ use serde_json::{Value, json};
 
 use super::super::Bench;
 use super::super::client::{Client, Link, Request};
-use super::super::peers::{Server, cpu_seconds, memory};
+use super::super::peers::{Launch, Server, cpu_seconds, memory};
 use super::super::processor::OneProcessor;
 use super::super::report::{Sheet, Unit};
 use super::super::stats::{Measured, Series, Side, in_turns};
-use super::{OF_ALLOWANCE, OVER_NULL_US, RESIDENT_MB, TOKENS, TOKENS_OF_SIX, X_NODE_FS, X_RUST_FS};
+use super::{
+    OF_ALLOWANCE, OVER_NULL_US, RESIDENT_MB, TOKENS, TOKENS_OF_SIX, X_NO_SERVERS, X_NODE_FS,
+    X_ONE_SERVER, X_RUST_FS,
+};
 
 const ALL: [Server; 4] = [Server::Null, Server::Ours, Server::RustFs, Server::NodeFs];
 
@@ -39,6 +43,103 @@ pub(in super::super) fn start(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
     let ratio = || Some(over_null(OURS)? / over_null("rust-fs")?);
     sheet.value(X_RUST_FS, ratio());
     Ok(())
+}
+
+/// How many MCP servers of others are configured at once.
+const N_SERVERS: usize = 20;
+/// How many milliseconds each of them takes to start, about as long as one in Python or JavaScript.
+const STARTS_IN_MS: u64 = 300;
+
+/// Starts with servers that are disabled, pinned or never used, and waits for the tools of 20 and of one.
+pub(in super::super) fn start_servers(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
+    let Some(launch) = bench.peers.launch(Server::Ours, &bench.work) else { return Ok(()) };
+    let config = |name: &str, n: usize, more: &str| -> Result<String> {
+        let program = bench.peers.null().display();
+        let entry = |at: usize| {
+            format!(
+                "[tools.mcp_servers.s{at}]\ncommand = \"{program}\"\nargs = [\"null-mcp\", \"{STARTS_IN_MS}\"]\n\
+                 internal_only = false\n{more}"
+            )
+        };
+        let path = bench.folder.join(format!("{name}.toml"));
+        fs::write(&path, (0..n).map(entry).collect::<String>())?;
+        Ok(path.display().to_string())
+    };
+    let (all, one) = (config("servers", N_SERVERS, "")?, config("server", 1, "")?);
+    let none = config("no-servers", N_SERVERS, "enabled = false\n")?;
+    let with = |path: &str, state| launch.clone().state(state).options(&["--config", path]);
+    // Pinned by a first start.
+    listed(&with(&all, "state-pinned"), N_SERVERS)?;
+    let (disabled, pinned) = (with(&none, "state-pinned"), with(&all, "state-pinned"));
+    let (of_all, of_one) = (with(&all, "state-new"), with(&one, "state-new"));
+    let started = |launch: Launch| {
+        move |series: &mut Series| {
+            series.push(launch.start()?.started());
+            Ok(())
+        }
+    };
+    // All are pinned at its end, so nothing is written when the pins are forgotten.
+    let new = |launch: Launch| {
+        move |series: &mut Series| {
+            forget("state-new")?;
+            let (started, _) = listed(&launch, N_SERVERS)?;
+            series.push(started);
+            Ok(())
+        }
+    };
+    let measured = in_turns(
+        bench.rounds(25),
+        vec![
+            Side::new("disabled", started(disabled)),
+            Side::new("pinned", started(pinned)),
+            Side::new("never used", new(of_all.clone())),
+        ],
+    )?;
+    sheet.times(&measured);
+    let slower = ["pinned", "never used"].map(|side| measured.ratio(side, "disabled"));
+    sheet.value(X_NO_SERVERS, slower.into_iter().flatten().reduce(f64::max));
+    let waits = |launch: Launch, n: usize| {
+        move |series: &mut Series| {
+            forget("state-new")?;
+            series.push(listed(&launch, n)?.1);
+            Ok(())
+        }
+    };
+    let measured = in_turns(
+        bench.rounds(10),
+        vec![
+            Side::new("tools of one", waits(of_one, 1)),
+            Side::new("tools of 20", waits(of_all, N_SERVERS)),
+        ],
+    )?;
+    sheet.times(&measured);
+    // One after another would take 20 times as long.
+    sheet.value(X_ONE_SERVER, measured.ratio("tools of 20", "tools of one"));
+    Ok(())
+}
+
+/// Forgets the pins that sinew keeps in a folder.
+fn forget(state: &str) -> Result<()> {
+    let folder = super::super::state_home(state).join("sinew/mcp-servers");
+    match folder.exists() {
+        true => Ok(fs::remove_dir_all(folder)?),
+        false => Ok(()),
+    }
+}
+
+/// Returns how long a start takes, and how long it takes with the list of the tools of `n` servers.
+fn listed(launch: &Launch, n: usize) -> Result<(f64, f64)> {
+    let mut client = launch.start()?;
+    let started = client.started();
+    let seconds = started + client.time(&list())?;
+    let result = client.result()?;
+    let tools = result.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+    let foreign = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
+    let found = foreign.filter(|name| name.ends_with("__Null")).count();
+    match found == n {
+        true => Ok((started, seconds)),
+        false => bail!("{found} of {n} servers are listed"),
+    }
 }
 
 fn list() -> Request {
