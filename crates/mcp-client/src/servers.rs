@@ -40,13 +40,21 @@ pub(crate) struct Inner {
     runtime: Weak<Runtime>,
     pins: Arc<dyn PinStore>,
     servers: Vec<Arc<Server>>,
-    /// The thread that reads the pins, until it has been waited for.
-    reads_pins: Mutex<Option<thread::JoinHandle<()>>>,
+    pins_read: Mutex<PinsRead>,
     /// Lists of tools wait for the first session that begins.
     first: Mutex<Option<PendingTools>>,
     /// The sessions that begin once the pins are read; `None` from then on.
     beginning: Mutex<Option<Vec<String>>>,
     worker: OnceLock<Worker>,
+}
+
+/// Whether the pins are read. They wait for the first that needs them, so that no first reply waits for them.
+#[derive(Debug, Default)]
+enum PinsRead {
+    #[default]
+    NotYet,
+    By(thread::JoinHandle<()>),
+    Done,
 }
 
 struct Server {
@@ -107,8 +115,8 @@ struct Worker {
 }
 
 impl Servers {
-    /// Adds the pinned tools of these servers to a runtime, on a thread, so that no first reply waits for them. Nothing
-    /// is started yet.
+    /// Prepares these servers for a runtime. Nothing is read or started yet, and lists of tools wait for the first
+    /// session that begins.
     pub fn new(
         runtime: &Arc<Runtime>,
         settings: Vec<ServerSettings>,
@@ -124,17 +132,11 @@ impl Servers {
             runtime: Arc::downgrade(runtime),
             pins,
             servers,
-            reads_pins: Mutex::default(),
+            pins_read: Mutex::default(),
             first: Mutex::new(Some(runtime.pending_tools())),
             beginning: Mutex::new(Some(Vec::new())),
             worker: OnceLock::new(),
         });
-        let reader = Arc::clone(&inner);
-        let read = move || reader.read_pins();
-        match thread::Builder::new().name(String::from("mcp-pins")).spawn(read) {
-            Ok(thread) => *lock(&inner.reads_pins) = Some(thread),
-            Err(_) => inner.read_pins(),
-        }
         Self(inner)
     }
 
@@ -143,12 +145,16 @@ impl Servers {
         self.0.wait_for_pins();
     }
 
-    /// Starts the servers of which nothing is known, side by side, for a session, as soon as the pins are read. The
-    /// runtime counts their tools as pending until then. Nothing is waited for here.
+    /// Reads the pins on a thread, and then starts the servers of which nothing is known, side by side, for a session.
+    /// The runtime counts their tools as pending until then. Nothing is waited for here.
     pub fn begin(&self, session: &str) {
         let mut beginning = lock(&self.0.beginning);
         match &mut *beginning {
-            Some(sessions) => sessions.push(session.to_owned()),
+            Some(sessions) => {
+                sessions.push(session.to_owned());
+                drop(beginning);
+                self.0.begin_reading();
+            }
             None => {
                 drop(beginning);
                 self.0.begin(session);
@@ -280,11 +286,30 @@ impl Inner {
         Ok(is_other)
     }
 
-    /// Waits until the pins are read.
-    fn wait_for_pins(&self) {
-        let mut reads = lock(&self.reads_pins);
-        if let Some(thread) = reads.take() {
-            let _ = thread.join();
+    /// Reads the pins on a thread, unless that was done or begun.
+    fn begin_reading(self: &Arc<Self>) {
+        let mut read = lock(&self.pins_read);
+        if matches!(*read, PinsRead::NotYet) {
+            let reader = Arc::clone(self);
+            let reading = move || reader.read_pins();
+            let thread = thread::Builder::new().name(String::from("mcp-pins")).spawn(reading);
+            *read = match thread {
+                Ok(thread) => PinsRead::By(thread),
+                Err(_) => {
+                    self.read_pins();
+                    PinsRead::Done
+                }
+            };
+        }
+    }
+
+    /// Waits until the pins are read, and reads them where that has not begun.
+    fn wait_for_pins(self: &Arc<Self>) {
+        let mut read = lock(&self.pins_read);
+        match std::mem::replace(&mut *read, PinsRead::Done) {
+            PinsRead::NotYet => self.read_pins(),
+            PinsRead::By(thread) => _ = thread.join(),
+            PinsRead::Done => {}
         }
     }
 

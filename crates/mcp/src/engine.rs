@@ -1,7 +1,7 @@
 //! State shared by both ways of answering: runtime, catalog, and the conversion of calls to requests.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sinew_runtime::{Attached, CallOptions, Runtime, ToolInfo};
@@ -20,6 +20,8 @@ pub(crate) struct Engine {
     _attached: Attached,
     /// The list of tools that was asked for last, and whether it has the stateless shape.
     list: Mutex<Option<(bool, Arc<[u8]>)>>,
+    /// Whether the tools were listed.
+    has_listed: AtomicBool,
     next: AtomicU64,
 }
 
@@ -33,6 +35,7 @@ impl Engine {
             elicitation,
             _attached: attached,
             list: Mutex::default(),
+            has_listed: AtomicBool::default(),
             next: AtomicU64::new(1),
         }
     }
@@ -61,8 +64,15 @@ impl Engine {
         &self,
         make: impl FnOnce(&mut dyn Iterator<Item = ToolInfo>) -> T,
     ) -> T {
+        // From here on a change concerns the client.
+        self.has_listed.store(true, Ordering::SeqCst);
         let Options { dialect, session, .. } = &self.options;
         self.runtime.with_listed_tools(dialect.as_deref(), session, make)
+    }
+
+    /// Returns whether the client knows a list of tools, which a change makes an old one.
+    pub(crate) fn has_listed(&self) -> bool {
+        self.has_listed.load(Ordering::SeqCst)
     }
 
     /// Returns a new unique call id: JSON-RPC ids repeat between connections.

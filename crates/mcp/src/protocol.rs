@@ -104,12 +104,15 @@ async fn tell_changes(engine: Arc<Engine>) {
     }
 }
 
-/// Notifies a client with handshake of changed tools; stateless clients subscribe.
+/// Notifies a client with handshake of changed tools, once it has listed them; stateless clients subscribe.
 async fn tell_client_changes(engine: Arc<Engine>, peer: rmcp::service::Peer<RoleServer>) {
     let mut catalogs = engine.runtime.watch_catalogs();
     while catalogs.changed().await.is_ok() {
         // The client asks at once and must get the new list.
         engine.forget_list();
+        if !engine.has_listed() {
+            continue;
+        }
         if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
             return;
         }
