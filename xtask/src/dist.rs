@@ -114,7 +114,7 @@ mod tests {
             (with("  Entry point address:               0x0\n"), 10, Some("it has no entry point")),
             (with("  Entry point address:               0x10b0238\n"), 10, None),
             (with(" [30] .symtab SYMTAB\n"), 10, Some("it is not stripped")),
-            (GOOD.to_owned(), MAX_BYTES + 1, Some("it has 20000001 bytes, 20000000 at most")),
+            (GOOD.to_owned(), MAX_BYTES + 1, Some("it has 22000001 bytes, 22000000 at most")),
         ] {
             assert_eq!(wrong(&said, n_bytes).as_deref(), expected, "{said}");
         }
