@@ -156,8 +156,12 @@ async fn way(
 ) -> Result<Reply, ToolError> {
     let called = open.request.name.clone();
     let mut found = find::find(&runtime.catalogs(), &mut open.request);
-    let is_unknown = found.as_ref().is_err_and(|error| error.kind == Kind::NotFound);
-    if is_unknown && runtime.has_pending_tools() {
+    // A tool that is looked for may be among those that come.
+    let looks = match &found {
+        Ok(found) => found.listed.tool.for_deferred(),
+        Err(error) => error.kind == Kind::NotFound,
+    };
+    if looks && runtime.has_pending_tools() {
         let settled = runtime.tools_settled(SETTLES);
         Box::pin(run::in_time(settled, &options.cancel, open.request.deadline)).await?;
         found = find::find(&runtime.catalogs(), &mut open.request);

@@ -83,7 +83,10 @@ impl Wired {
         let Some(servers) = &self.servers else { return };
         servers.wait_for_pins();
         let catalogs = self.runtime.catalogs();
-        let is_known = wanted.is_some_and(|name| catalogs.iter().any(|catalog| catalog.has(name)));
+        let is_known = wanted.is_some_and(|name| {
+            let looks = [tool_search::NATIVE.name, "ToolCall"].contains(&name);
+            !looks && catalogs.iter().any(|catalog| catalog.has(name))
+        });
         if !is_known {
             servers.settle(&self.session).await;
         }
