@@ -341,8 +341,7 @@ impl ListedTools {
             match Definition::of(entry) {
                 Ok(tool) if self.tools.iter().any(|other| other.name == tool.name) => {
                     let name = shown_line(&tool.name);
-                    self.problems
-                        .push(format!("lists the tool {name} twice; the first one counts"));
+                    self.tell(format!("lists the tool {name} twice; the first one counts"));
                 }
                 Ok(tool) => self.tools.push(tool),
                 Err(why) => self.tell(why),

@@ -4,7 +4,7 @@
 //! without a pin is started at once, since nothing is known of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,21 +40,11 @@ pub(crate) struct Inner {
     runtime: Weak<Runtime>,
     pins: Arc<dyn PinStore>,
     servers: Vec<Arc<Server>>,
-    pins_read: Mutex<PinsRead>,
+    /// The pins wait for the first that needs them, so that no first reply waits for them.
+    pins_read: Once,
     /// Lists of tools wait for the first session that begins.
     first: Mutex<Option<PendingTools>>,
-    /// The sessions that begin once the pins are read; `None` from then on.
-    beginning: Mutex<Option<Vec<String>>>,
     worker: OnceLock<Worker>,
-}
-
-/// Whether the pins are read. They wait for the first that needs them, so that no first reply waits for them.
-#[derive(Debug, Default)]
-enum PinsRead {
-    #[default]
-    NotYet,
-    By(thread::JoinHandle<()>),
-    Done,
 }
 
 struct Server {
@@ -132,9 +122,8 @@ impl Servers {
             runtime: Arc::downgrade(runtime),
             pins,
             servers,
-            pins_read: Mutex::default(),
+            pins_read: Once::new(),
             first: Mutex::new(Some(runtime.pending_tools())),
-            beginning: Mutex::new(Some(Vec::new())),
             worker: OnceLock::new(),
         });
         Self(inner)
@@ -148,17 +137,17 @@ impl Servers {
     /// Reads the pins on a thread, and then starts the servers of which nothing is known, side by side, for a session.
     /// The runtime counts their tools as pending until then. Nothing is waited for here.
     pub fn begin(&self, session: &str) {
-        let mut beginning = lock(&self.0.beginning);
-        match &mut *beginning {
-            Some(sessions) => {
-                sessions.push(session.to_owned());
-                drop(beginning);
-                self.0.begin_reading();
-            }
-            None => {
-                drop(beginning);
-                self.0.begin(session);
-            }
+        let pending = self.0.runtime.upgrade().map(|runtime| runtime.pending_tools());
+        let (inner, session) = (Arc::clone(&self.0), session.to_owned());
+        let begin = move || {
+            inner.wait_for_pins();
+            inner.begin(&session);
+            drop(pending);
+        };
+        let thread = thread::Builder::new().name(String::from("mcp-pins")).spawn(begin);
+        if thread.is_err() {
+            // Without threads no server runs either, and lists need not wait.
+            drop(lock(&self.0.first).take());
         }
     }
 
@@ -254,7 +243,7 @@ impl Inner {
         drop(lock(&self.first).take());
     }
 
-    fn read_pins(self: &Arc<Self>) {
+    fn read_pins(&self) {
         for server in &self.servers {
             let read = self.pins.load(&server.settings.pin);
             let mut known = lock(&server.known);
@@ -268,8 +257,6 @@ impl Inner {
             drop(known);
             self.offer(server, Vec::new());
         }
-        let sessions = lock(&self.beginning).take();
-        sessions.iter().flatten().for_each(|session| self.begin(session));
     }
 
     /// Reads the pin of a server again: another process may have approved tools. Returns whether it is another one.
@@ -286,31 +273,9 @@ impl Inner {
         Ok(is_other)
     }
 
-    /// Reads the pins on a thread, unless that was done or begun.
-    fn begin_reading(self: &Arc<Self>) {
-        let mut read = lock(&self.pins_read);
-        if matches!(*read, PinsRead::NotYet) {
-            let reader = Arc::clone(self);
-            let reading = move || reader.read_pins();
-            let thread = thread::Builder::new().name(String::from("mcp-pins")).spawn(reading);
-            *read = match thread {
-                Ok(thread) => PinsRead::By(thread),
-                Err(_) => {
-                    self.read_pins();
-                    PinsRead::Done
-                }
-            };
-        }
-    }
-
-    /// Waits until the pins are read, and reads them where that has not begun.
-    fn wait_for_pins(self: &Arc<Self>) {
-        let mut read = lock(&self.pins_read);
-        match std::mem::replace(&mut *read, PinsRead::Done) {
-            PinsRead::NotYet => self.read_pins(),
-            PinsRead::By(thread) => _ = thread.join(),
-            PinsRead::Done => {}
-        }
+    /// Waits until the pins are read, and reads them where no thread did.
+    fn wait_for_pins(&self) {
+        self.pins_read.call_once(|| self.read_pins());
     }
 
     fn server(&self, name: &str) -> Result<Arc<Server>, ToolError> {

@@ -71,11 +71,15 @@ fn row(wired: &Wired, status: &ServerStatus) -> Value {
     })
 }
 
+fn print_json(value: &Value) -> anyhow::Result<()> {
+    Ok(writeln!(std::io::stdout().lock(), "{}", serde_json::to_string_pretty(value)?)?)
+}
+
 fn list(wired: &Wired, servers: &Servers, as_json: bool) -> anyhow::Result<ExitCode> {
     let all = servers.status();
     if as_json {
         let rows: Vec<Value> = all.iter().map(|status| row(wired, status)).collect();
-        writeln!(std::io::stdout().lock(), "{}", serde_json::to_string_pretty(&rows)?)?;
+        print_json(&json!(rows))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();
@@ -126,11 +130,7 @@ fn test(wired: &Wired, servers: &Servers, name: &str, as_json: bool) -> anyhow::
     };
     let ms = since.elapsed().as_millis();
     if as_json {
-        writeln!(
-            std::io::stdout().lock(),
-            "{}",
-            serde_json::to_string_pretty(&row(wired, &status))?
-        )?;
+        print_json(&row(wired, &status))?;
         return Ok(code(&status));
     }
     let tools = tools_of(wired, name);
@@ -165,11 +165,7 @@ fn approve(
 ) -> anyhow::Result<ExitCode> {
     let status = connect(wired, servers, name)?;
     if as_json {
-        writeln!(
-            std::io::stdout().lock(),
-            "{}",
-            serde_json::to_string_pretty(&row(wired, &status))?
-        )?;
+        print_json(&row(wired, &status))?;
     } else {
         screen::output().write_all(shown(&status).as_bytes())?;
     }
@@ -177,7 +173,9 @@ fn approve(
         return Ok(ExitCode::SUCCESS);
     }
     if !yes && (as_json || !terminal::is_attended()) {
-        bail!("nobody can be asked here; look at it, and say `--yes` if you agree");
+        bail!(
+            "sinew asks at a terminal, and there is none here; read what is shown, and say `--yes` if you agree"
+        );
     }
     if !yes && !terminal::confirms("Offer these tools to models as they are now? [y/N] ")? {
         screen::errors().write_all(b"nothing is approved\n")?;
