@@ -20,7 +20,7 @@ circles:
 fmt:
     cargo xtask fmt
 
-# The binary that people get: static, position-independent, at most 18 MB.
+# The binary that people get: static, position-independent, of a limited size.
 dist:
     cargo xtask dist
 

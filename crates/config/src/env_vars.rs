@@ -143,6 +143,13 @@ pub fn path() -> OsString {
     std::env::var_os(PATH).unwrap_or_default()
 }
 
+/// Returns whether a graphical session is there in which a browser can open.
+pub fn has_display() -> bool {
+    ["DISPLAY", "WAYLAND_DISPLAY"]
+        .into_iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
 /// Returns whether `PATH` has a program of a name.
 pub fn has_program(name: &str) -> bool {
     !name.contains('/') && std::env::split_paths(&path()).any(|dir| dir.join(name).is_file())

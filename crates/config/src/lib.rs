@@ -8,6 +8,7 @@
 
 pub mod clients;
 mod context_window;
+mod credentials;
 pub mod env_vars;
 mod files;
 mod grants;
@@ -30,11 +31,13 @@ pub mod trust;
 mod url_policy;
 mod web;
 
+pub use credentials::Credentials;
 pub use files::{may_have_settings, read as read_text};
 pub use grants::Grants;
 pub use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
-pub use mcp_servers::McpServer;
+pub use mcp_servers::{McpServer, ServerPlace};
+pub use options::OAuthOptions;
 pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, ExecOptions, FilesOptions,
     FsOptions, HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions,

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sinew_guard::Layer;
+use sinew_guard::{HttpAddress, Layer};
 
 use super::files::MCP_FILE;
-use super::options::McpServerOptions;
+use super::options::{McpServerOptions, OAuthOptions};
 use super::{ConfigError, Layered, Origin, env_vars};
 
 const KEY: &str = McpServerOptions::TABLE;
@@ -14,6 +14,8 @@ const KEY: &str = McpServerOptions::TABLE;
 const MAX_NAME: usize = 64;
 /// The longest time that a server may take, in seconds.
 const MAX_TIMEOUT_S: u64 = 3_600;
+/// Why a server gets no network.
+const CLOSED: &str = "because `managed.network` says so for this machine";
 /// The variable with the first root.
 const WORKDIR: &str = "WORKDIR";
 
@@ -22,14 +24,8 @@ const WORKDIR: &str = "WORKDIR";
 pub struct McpServer {
     /// Its name.
     pub name: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// The directory in which it starts.
-    pub cwd: PathBuf,
-    /// Its own variables.
-    pub env: Vec<(String, String)>,
-    /// Whether it may reach the network.
-    pub network: bool,
+    /// How it is reached.
+    pub place: ServerPlace,
     /// Whether its tools are hidden, unless `tools.surface` names them.
     pub internal_only: bool,
     /// Whether its tools are found by a search first.
@@ -38,6 +34,31 @@ pub struct McpServer {
     pub timeouts: [Duration; 3],
     /// Where it is written.
     pub origin: Origin,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerPlace {
+    /// A program that is started.
+    Program {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// The directory in which it starts.
+        cwd: PathBuf,
+        /// Its own variables.
+        env: Vec<(String, String)>,
+        /// Whether it may reach the network.
+        network: bool,
+    },
+    /// A server that runs elsewhere.
+    Address {
+        /// Its address.
+        url: HttpAddress,
+        /// Headers of every request.
+        headers: Vec<(String, String)>,
+        /// Who sinew is where the server wants a sign-in.
+        oauth: OAuthOptions,
+    },
 }
 
 impl Layered {
@@ -58,21 +79,24 @@ impl Layered {
                 // A client's file was not written for sinew.
                 Err(why) if is_of_clients(&origin) => {
                     warn(format!("it is left out: it {why}"));
-                    None
+                    continue;
                 }
                 Err(why) => return Err(ConfigError(format!("{origin}: `{KEY}.{name}` {why}"))),
             };
-            if let Some(server) = &mut server
-                && server.network
-                && is_closed
-                && origin.layer() != Layer::System
-            {
-                server.network = false;
-                warn(String::from(
-                    "it gets no network, because `managed.network` says so for this machine",
-                ));
+            if is_closed && origin.layer() != Layer::System {
+                match &mut server.place {
+                    ServerPlace::Program { network, .. } if *network => {
+                        *network = false;
+                        warn(format!("it gets no network, {CLOSED}"));
+                    }
+                    ServerPlace::Program { .. } => {}
+                    ServerPlace::Address { .. } => {
+                        warn(format!("it is left out, {CLOSED}"));
+                        continue;
+                    }
+                }
             }
-            servers.extend(server);
+            servers.push(server);
         }
         Ok((servers, warnings))
     }
@@ -82,14 +106,14 @@ fn is_of_clients(origin: &Origin) -> bool {
     matches!(origin, Origin::File(path, ..) if path.ends_with(MCP_FILE))
 }
 
-/// Returns a server, or nothing where it is left out with a warning.
+/// Returns a server, or why it is none.
 fn server(
     name: &str,
     written: &McpServerOptions,
     root: &Path,
     origin: Origin,
     warn: &mut dyn FnMut(String),
-) -> Result<Option<McpServer>, String> {
+) -> Result<McpServer, String> {
     check_name(name)?;
     let mut missing = Vec::new();
     let variable = |name: &str| match name {
@@ -98,18 +122,26 @@ fn server(
     };
     let mut filled = |text: &String| filled_in(text, &variable, &mut missing);
     let program = written.command.as_ref().map(&mut filled).unwrap_or_default();
-    if program.is_empty() {
-        if written.url.as_ref().is_none_or(String::is_empty) {
+    let place = if program.is_empty() {
+        let url = written.url.as_ref().map(&mut filled).unwrap_or_default();
+        if url.is_empty() {
             return Err(String::from("needs `command` or `url`"));
         }
-        warn(String::from("it is left out, because servers by address are not reached yet"));
-        return Ok(None);
-    }
-    let mut command = vec![program];
-    command.extend(written.args.iter().flatten().map(&mut filled));
-    let env = written.env.iter().flatten();
-    let env = env.map(|(name, value)| (name.clone(), filled(value))).collect();
-    let cwd = written.cwd.as_ref().map(|cwd| root.join(filled(cwd)));
+        let url = HttpAddress::parse(&url).map_err(|why| format!("has no usable `url`: {why}"))?;
+        let headers = written.headers.iter().flatten();
+        let headers = headers.map(|(name, value)| (name.clone(), filled(value))).collect();
+        let mut oauth = written.oauth.clone().unwrap_or_default();
+        oauth.client_secret = oauth.client_secret.as_ref().map(&mut filled);
+        ServerPlace::Address { url, headers, oauth }
+    } else {
+        let mut command = vec![program];
+        command.extend(written.args.iter().flatten().map(&mut filled));
+        let env = written.env.iter().flatten();
+        let env = env.map(|(name, value)| (name.clone(), filled(value))).collect();
+        let cwd = written.cwd.as_ref().map(|cwd| root.join(filled(cwd)));
+        let cwd = cwd.unwrap_or_else(|| root.to_owned());
+        ServerPlace::Program { command, cwd, env, network: written.network.unwrap_or(false) }
+    };
     for name in missing {
         warn(format!("the variable `{name}` is not set, so it is empty there"));
     }
@@ -117,12 +149,9 @@ fn server(
         value if (1..=MAX_TIMEOUT_S).contains(&value) => Ok(Duration::from_secs(value)),
         value => Err(format!("has `{key}` = {value}; it must be from 1 to {MAX_TIMEOUT_S}")),
     };
-    Ok(Some(McpServer {
+    Ok(McpServer {
         name: name.to_owned(),
-        command,
-        cwd: cwd.unwrap_or_else(|| root.to_owned()),
-        env,
-        network: written.network.unwrap_or(false),
+        place,
         internal_only: written.internal_only.unwrap_or(true),
         deferred: written.deferred.unwrap_or(false),
         timeouts: [
@@ -131,7 +160,7 @@ fn server(
             within("call_timeout_s", written.call_timeout_s, 60)?,
         ],
         origin,
-    }))
+    })
 }
 
 fn check_name(name: &str) -> Result<(), String> {
@@ -209,19 +238,24 @@ mod tests {
         let (servers, warnings) = read(
             "[tools.mcp_servers.\"a.b\"]\ncommand = \"npx\"\nargs = [\"-y\", \"${WORKDIR}/x\"]\n\
              env = { A = \"b\" }\ncwd = \"sub\"\n[tools.mcp_servers.off]\ncommand = \"x\"\nenabled = false\n\
-             [tools.mcp_servers.web]\nurl = \"https://x.test/mcp\"\n",
+             [tools.mcp_servers.web]\nurl = \"https://x.test/mcp\"\nheaders = { A = \"b\" }\noauth = { client_id = \"c\" }\n",
         )
         .expect("servers");
-        let [server] = servers.as_slice() else { panic!("{servers:?}") };
-        assert_eq!(server.command, ["npx", "-y", "/root/x"]);
-        assert_eq!(server.cwd, Path::new("/root/sub"));
-        assert!(server.internal_only && !server.deferred && !server.network);
+        let [server, elsewhere] = servers.as_slice() else { panic!("{servers:?}") };
+        let ServerPlace::Program { command, cwd, network, .. } = &server.place else {
+            panic!("{server:?}")
+        };
+        assert_eq!(command, &["npx", "-y", "/root/x"]);
+        assert_eq!(cwd, Path::new("/root/sub"));
+        assert!(server.internal_only && !server.deferred && !network);
+        let url = HttpAddress::parse("https://x.test/mcp").expect("an address");
+        let headers = vec![(String::from("A"), String::from("b"))];
+        let client_id = Some(String::from("c"));
+        let oauth = OAuthOptions { client_id, ..OAuthOptions::default() };
+        assert_eq!(elsewhere.place, ServerPlace::Address { url, headers, oauth });
         assert_eq!(server.timeouts.map(|timeout| timeout.as_secs()), [30, 10, 60]);
         assert_eq!(server.origin.to_string(), "c.toml:1");
-        assert!(
-            warnings.len() == 1 && warnings[0].contains("`tools.mcp_servers.web`"),
-            "{warnings:?}"
-        );
+        assert!(warnings.is_empty(), "{warnings:?}");
         let mut layers = crate::Layers::with_defaults().expect("defaults");
         layers.add_named(Path::new("c.toml"), String::from(A)).expect("a file");
         for set in ["tools.mcp_servers.a.env={ X = \"1\" }", "tools.mcp_servers.b.command=y"] {
@@ -229,8 +263,11 @@ mod tests {
         }
         let (servers, _) =
             layers.merge().expect("layers").mcp_servers(Path::new("/")).expect("servers");
-        let words: Vec<_> =
-            servers.iter().map(|one| (one.command.join(" "), one.env.len())).collect();
+        let words = servers.iter().map(|one| match &one.place {
+            ServerPlace::Program { command, env, .. } => (command.join(" "), env.len()),
+            ServerPlace::Address { .. } => panic!("{one:?}"),
+        });
+        let words: Vec<_> = words.collect();
         assert_eq!(
             words,
             [(String::from("x"), 1), (String::from("y"), 0)],
@@ -238,6 +275,10 @@ mod tests {
         );
         for (toml, expected) in [
             ("[tools.mcp_servers.a]\n", "c.toml:1: `tools.mcp_servers.a` needs `command` or `url`"),
+            (
+                "[tools.mcp_servers.a]\nurl = \"http://x.test/\"\n",
+                "no usable `url`: `http` is for this machine",
+            ),
             ("[tools.mcp_servers.\"a b\"]\ncommand = \"x\"\n", "needs a name of 1 to 64"),
             ("[tools.mcp_servers.\"a_.b\"]\ncommand = \"x\"\n", "single `_` or `.`"),
             ("[tools.mcp_servers.a]\ncommand = \"x\"\ncall_timeout_s = 0\n", "from 1 to 3600"),

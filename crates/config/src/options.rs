@@ -15,6 +15,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub(crate) use mcp_server::McpServerOptions;
+pub use mcp_server::OAuthOptions;
 
 /// The configuration as one layer writes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -486,10 +487,12 @@ pub struct ToolsOptions {
     /// MCP servers of others, each a table `[tools.mcp_servers.NAME]` with `command` and `args` (a program, spoken to over
     /// its standard streams), `env` (its own variables, in which `${NAME}` means one of sinew's environment and
     /// `${WORKDIR}` the first root; also in `command` and `args`), `cwd`, `network` (whether it may reach the
-    /// network; default `false`), `internal_only` (default `true`: its tools are hidden unless `tools.surface` names
+    /// network; default `false`); or with `url` (its address, `https`, or `http` to this machine), `headers` (of every
+    /// request; variables as in `env`) and `oauth` (`client_id`, `client_secret`, `scopes`, `callback_port`: who sinew is
+    /// where the server wants a sign-in; default: it registers itself); and `internal_only` (default `true`: its tools are hidden unless `tools.surface` names
     /// them), `deferred` (default `false`: whether `ToolSearch` finds them first), `enabled`, `connect_timeout_s` (30),
-    /// `list_timeout_s` (10) and `call_timeout_s` (60; each report of progress begins it anew). Each runs in a sandbox
-    /// of its own. Layers add up; a server of a later one replaces that of the same name. Those of a project's own
+    /// `list_timeout_s` (10) and `call_timeout_s` (60; each report of progress begins it anew). Each program runs in a
+    /// sandbox of its own. Layers add up; a server of a later one replaces that of the same name. Those of a project's own
     /// file are left out until it is trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]

@@ -69,9 +69,13 @@ pub use sinew_shell::command_pattern::CommandPattern;
 #[cfg(feature = "web")]
 pub use sinew_web::address::{NotPublic, judge as judge_addresses};
 #[cfg(feature = "web")]
+pub use sinew_web::callback::CallbackListener;
+#[cfg(feature = "web")]
 pub use sinew_web::fetch::WebAddress;
 #[cfg(feature = "web")]
 pub use sinew_web::http::{HttpAddress, HttpClient, HttpError, HttpReply};
+#[cfg(feature = "web")]
+pub use sinew_web::server_client::{SignInClient, server_client};
 
 /// Becomes the helper or one of its workers and exits, if this process was started as one. Otherwise returns this
 /// executable as a helper. Called first in `main`, before any thread starts.

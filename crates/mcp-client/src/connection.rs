@@ -1,37 +1,36 @@
 //! One connection to a server: its process, its handshake, its list of tools and its calls.
 
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, ListToolsRequest,
-    PaginatedRequestParams, ProtocolVersion, ServerResult,
+    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerResult,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, Peer, PeerRequestOptions, RunningService,
     ServiceError, serve_client_with_lifecycle,
 };
-use serde_json::Value;
-use sinew_guard::{RunningServer, ServerProcess, ServerProgram};
+use serde_json::{Map, Value};
 use sinew_runtime::Runtime;
 use sinew_tool::sync::lock;
-use sinew_tool::{Arguments, ContentHash, Exit, Kind, Progress, ToolError, shown_line};
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
-use tokio::sync::Notify;
-use tokio::time::timeout;
+use sinew_tool::{Arguments, ContentHash, Kind, Reply, ToolError, shown_line};
+use tokio::time::{sleep, timeout};
 
 use crate::definition::Definition;
-use crate::handler::{Handler, Progresses};
-use crate::pipe::{Pipe, Trouble};
+use crate::features::{Feature, List, add_page};
+use crate::handler::Handler;
+use crate::ongoing::{Caller, Entered, Ongoing};
 use crate::settings::{Endpoint, ServerSettings, Timeouts};
+use crate::sign_in::CredentialFiles;
+use crate::wire::{ENDS, Process, reached, words_of};
 
 /// How long a call may take in all, however often its server reports progress.
 const MAX_CALL: Duration = Duration::from_secs(3600);
+/// How often a server may ask for something before it answers a call.
+const MAX_ROUNDS: usize = 8;
 /// The most pages of a list of tools.
 const MAX_PAGES: usize = 100;
 /// The most tools of a server.
@@ -42,64 +41,27 @@ const MAX_ERROR: usize = 4 << 10;
 const MAX_LIST: usize = 16 << 20;
 /// The most problems of a list that its status holds.
 const MAX_PROBLEMS: usize = 20;
-/// How much of what a server printed last is kept, in bytes.
-const TAIL: usize = 2 << 10;
-/// How long the end of a process is waited for after its streams have ended.
-const ENDS: Duration = Duration::from_millis(500);
+
+/// What is known of a server beside its tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// Whether its protocol version has a handshake.
+    pub(crate) needs_handshake: bool,
+    pub(crate) resources: bool,
+    pub(crate) prompts: bool,
+}
 
 /// A server that answers.
 pub(crate) struct Connection {
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     process: Process,
-    progresses: Progresses,
-    tools_changed: Arc<Notify>,
+    handler: Handler,
     timeouts: Timeouts,
     /// The hashes of the definitions that this process of the server listed last.
     listed: Mutex<HashMap<String, ContentHash>>,
-    /// Whether its protocol version has a handshake.
-    pub(crate) needs_handshake: bool,
-}
-
-/// The process of a server, and what is known of its end.
-struct Process {
-    running: Mutex<Option<Arc<RunningServer>>>,
-    trouble: Trouble,
-    printed: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Process {
-    /// Returns why a connection ended, in words that follow the name of its server.
-    async fn end(&self) -> String {
-        let running = lock(&self.running).clone();
-        let exit = match running {
-            Some(running) => timeout(ENDS, running.ended()).await.ok(),
-            None => None,
-        };
-        let mut words = match (self.trouble.broke(), exit) {
-            (Some(why), _) => why,
-            (None, Some(Exit::NotStarted { why, .. })) => format!("it did not start: {why}"),
-            (None, Some(exit)) => format!("it ended ({exit})"),
-            (None, None) => String::from("it closed the connection"),
-        };
-        let printed = lock(&self.printed).clone();
-        let printed = String::from_utf8_lossy(&printed);
-        if let Some(line) = printed.trim().lines().next_back() {
-            words.push_str(&format!("; its last words: {}", shown_line(line.trim())));
-        } else if let Some((line, _)) = self.trouble.noise() {
-            words.push_str(&format!("; it printed: {line}"));
-        }
-        words
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Its end waits for processes and removes their files, which would stop the other servers.
-        if let Some(running) = lock(&self.running).take() {
-            let _ = std::thread::Builder::new().spawn(move || drop(running));
-        }
-    }
+    /// What is known of it for its next start.
+    pub(crate) traits: Traits,
 }
 
 /// What a server lists.
@@ -114,20 +76,21 @@ pub(crate) struct ListedTools {
 impl Connection {
     /// Starts a server and agrees on a protocol version with it.
     pub(crate) async fn open(
-        runtime: &Runtime,
+        runtime: &Arc<Runtime>,
         settings: &ServerSettings,
+        credentials: &Arc<dyn CredentialFiles>,
         needs_handshake: bool,
     ) -> Result<Self, ToolError> {
         let opening = async {
             if !needs_handshake {
-                match Self::tried(runtime, settings, false).await {
+                match Self::tried(runtime, settings, credentials, false).await {
                     // Some older servers end at a request before the handshake.
                     Err(Failed::Closed(_)) => {}
                     Err(Failed::Other(error)) => return Err(error),
                     Ok(connection) => return Ok(connection),
                 }
             }
-            Self::tried(runtime, settings, true).await.map_err(Failed::into_error)
+            Self::tried(runtime, settings, credentials, true).await.map_err(Failed::into_error)
         };
         match timeout(settings.timeouts.connect, opening).await {
             Ok(opened) => opened,
@@ -144,29 +107,15 @@ impl Connection {
     }
 
     async fn tried(
-        runtime: &Runtime,
+        runtime: &Arc<Runtime>,
         settings: &ServerSettings,
+        credentials: &Arc<dyn CredentialFiles>,
         needs_handshake: bool,
     ) -> Result<Self, Failed> {
-        let Endpoint::Stdio { argv, cwd, env, network } = &settings.endpoint;
-        let program = ServerProgram {
-            argv: argv.clone(),
-            cwd: cwd.clone(),
-            env: env.clone(),
-            network: *network,
-        };
-        let started = runtime.start_server(program).await.map_err(Failed::Other)?;
-        let ServerProcess { stdin, stdout, stderr, running } = started;
-        let trouble = Trouble::default();
-        let printed = Arc::default();
-        follow(stderr, Arc::clone(&printed)).map_err(|error| Failed::Other(broken(error)))?;
-        let pipe = Pipe::new(stdin, stdout, trouble.clone());
-        let pipe = pipe.map_err(|error| Failed::Other(broken(error)))?;
-        let running = Mutex::new(Some(Arc::new(running)));
-        let process = Process { running, trouble, printed };
-        let handler = Handler::new(runtime.roots().iter());
-        let (progresses, tools_changed) =
-            (handler.progresses.clone(), Arc::clone(&handler.tools_changed));
+        let (process, wire) =
+            reached(runtime, settings, credentials).await.map_err(Failed::Other)?;
+        let ongoing = Ongoing::new(&settings.name, Arc::downgrade(runtime));
+        let handler = Handler::new(runtime.roots().iter(), ongoing, runtime.shows_forms());
         let mode = match needs_handshake {
             true => ClientLifecycleMode::Initialize,
             false => ClientLifecycleMode::Auto {
@@ -174,20 +123,27 @@ impl Connection {
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             },
         };
-        let service = match serve_client_with_lifecycle(handler, pipe, mode).await {
+        let service = match serve_client_with_lifecycle(handler.clone(), wire, mode).await {
             Ok(service) => service,
             Err(error) => return Err(not_connected(settings, &process, error).await),
         };
-        let version = service.peer_info().map(|info| info.protocol_version.clone());
+        let info = service.peer_info();
+        let version = info.as_ref().map(|info| info.protocol_version.clone());
+        let has = |what: fn(&ServerCapabilities) -> bool| {
+            info.as_ref().is_some_and(|info| what(&info.capabilities))
+        };
         Ok(Self {
             peer: service.peer().clone(),
             service: Mutex::new(Some(service)),
             process,
-            progresses,
-            tools_changed,
+            handler,
             timeouts: settings.timeouts,
             listed: Mutex::default(),
-            needs_handshake: version.is_none_or(|version| version.has_initialize()),
+            traits: Traits {
+                needs_handshake: version.is_none_or(|version| version.has_initialize()),
+                resources: has(|all| all.resources.is_some()),
+                prompts: has(|all| all.prompts.is_some()),
+            },
         })
     }
 
@@ -199,7 +155,7 @@ impl Connection {
 
     /// Waits until the server says that its tools are others.
     pub(crate) async fn tools_changed(&self) {
-        self.tools_changed.notified().await;
+        self.handler.tools_changed.notified().await;
     }
 
     /// Returns whether this process of the server listed a tool with this definition last.
@@ -252,28 +208,112 @@ impl Connection {
         server: &str,
         tool: &str,
         arguments: Arguments,
-        progress: Progress,
+        caller: Caller,
     ) -> Result<Value, ToolError> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let options = PeerRequestOptions::with_timeout(self.timeouts.call)
-            .reset_timeout_on_progress()
-            .with_max_total_timeout(MAX_CALL);
-        let answered = async {
-            let handle = self.peer.send_request_with_option(request, options).await?;
-            let _listening = self.progresses.listen(handle.progress_token.clone(), progress);
-            let mut withdrawn = WithdrawnOnDrop(Some((self.peer.clone(), handle.id.clone())));
-            let answered = handle.await_response().await;
-            withdrawn.0 = None;
-            answered
+        let entered = self.handler.ongoing.enter(caller);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        for _ in 0..MAX_ROUNDS {
+            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
+            let answered = self.answered(request, &entered).await;
+            let required = match answered {
+                Ok(ServerResult::InputRequiredResult(required)) => required,
+                Ok(result) => return Ok(serde_json::to_value(result).unwrap_or_default()),
+                Err(error) => return Err(self.failed(server, error).await),
+            };
+            params.request_state = required.request_state.clone();
+            let input = self.handler.input(required).await.map_err(|why| {
+                ToolError::new(Kind::Unavailable, format!("the server `{server}`: {why}"))
+            })?;
+            params.input_responses = Some(input);
+        }
+        let words = format!("the server `{server}` asked {MAX_ROUNDS} times before it answered");
+        Err(ToolError::new(Kind::LimitReached, words))
+    }
+
+    /// Lists or reads what the server has beside its tools.
+    pub(crate) async fn reach(
+        &self,
+        server: &str,
+        feature: Feature,
+        arguments: Arguments,
+        caller: Caller,
+    ) -> Result<Reply, ToolError> {
+        let entered = self.handler.ongoing.enter(caller);
+        let request = match feature.lists() {
+            [] => feature.request(arguments)?,
+            lists => {
+                let mut all = Map::new();
+                for list in lists {
+                    self.add_list(server, list, &entered, &mut all).await?;
+                }
+                return Ok(feature.reply(Value::Object(all)));
+            }
         };
-        match answered.await {
+        match self.answered(request, &entered).await {
             Ok(ServerResult::InputRequiredResult(_)) => Err(ToolError::new(
                 Kind::Unavailable,
-                format!("the server `{server}` asks for input that this client does not give"),
+                format!("the server `{server}` asks for input that only its tools get"),
             )),
-            Ok(result) => Ok(serde_json::to_value(result).unwrap_or_default()),
-            Err(ServiceError::McpError(error)) => {
+            Ok(result) => Ok(feature.reply(serde_json::to_value(result).unwrap_or_default())),
+            Err(error) => Err(self.failed(server, error).await),
+        }
+    }
+
+    async fn add_list(
+        &self,
+        server: &str,
+        (member, request): &List,
+        entered: &Entered,
+        all: &mut Map<String, Value>,
+    ) -> Result<(), ToolError> {
+        let (mut cursor, mut n_bytes) = (None, 0);
+        for _ in 0..MAX_PAGES {
+            let params =
+                cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            let mut page = match self.answered(request(params), entered).await {
+                Ok(result) => serde_json::to_value(result).unwrap_or_default(),
+                // A server with resources may know no templates.
+                Err(ServiceError::McpError(error))
+                    if error.code == rmcp::model::ErrorCode::METHOD_NOT_FOUND =>
+                {
+                    return Ok(());
+                }
+                Err(error) => return Err(self.failed(server, error).await),
+            };
+            n_bytes += page.to_string().len();
+            add_page(all, member, &mut page);
+            cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+            if cursor.is_none() || MAX_LIST <= n_bytes {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a request, and returns what comes back for it. It is cancelled at a server that gives no sign.
+    async fn answered(
+        &self,
+        request: ClientRequest,
+        entered: &Entered,
+    ) -> Result<ServerResult, ServiceError> {
+        let handle =
+            self.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
+        entered.listen(handle.progress_token.clone());
+        let mut withdrawn = WithdrawnOnDrop(Some((self.peer.clone(), handle.id.clone())));
+        let within = self.timeouts.call;
+        let answered = tokio::select! {
+            answered = handle.await_response() => answered,
+            () = entered.silent(within) => return Err(ServiceError::Timeout { timeout: within }),
+            () = sleep(MAX_CALL) => return Err(ServiceError::Timeout { timeout: MAX_CALL }),
+        };
+        withdrawn.0 = None;
+        answered
+    }
+
+    /// Returns the error of a call without an answer.
+    async fn failed(&self, server: &str, error: ServiceError) -> ToolError {
+        match error {
+            ServiceError::McpError(error) => {
                 let kind = match error.code {
                     rmcp::model::ErrorCode::INVALID_PARAMS => Kind::InvalidArgs,
                     _ => Kind::ExecutionFailed,
@@ -281,27 +321,30 @@ impl Connection {
                 let message = sinew_tool::visible_only(&error.message);
                 let end = message.floor_char_boundary(MAX_ERROR);
                 let message = message.get(..end).unwrap_or_default();
-                Err(ToolError::new(kind, format!("the server `{server}` answers: {message}")))
+                ToolError::new(kind, format!("the server `{server}` answers: {message}"))
             }
-            Err(ServiceError::Timeout { timeout }) => Err(ToolError::new(
+            ServiceError::Timeout { timeout } => ToolError::new(
                 Kind::Timeout,
                 format!(
                     "the server `{server}` did not answer within {} s, so the call was cancelled there; \
                      it may have had effects",
                     timeout.as_secs()
                 ),
-            )),
-            Err(error) => Err(ToolError::new(
+            ),
+            error => ToolError::new(
                 Kind::ExecutionFailed,
                 format!("the server `{server}` gave no answer: {}", self.words(error).await),
             )
-            .hint("the call may have had effects; the next one starts the server again")),
+            .hint("the call may have had effects; the next one starts the server again"),
         }
     }
 
     /// Returns an error of the protocol in words that follow the name of a server.
     async fn words(&self, error: ServiceError) -> String {
         match error {
+            ServiceError::TransportSend(error) if self.process.is_elsewhere() => {
+                words_of(error.error.as_ref())
+            }
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
                 self.process.end().await
             }
@@ -395,45 +438,33 @@ async fn not_connected(
     process: &Process,
     error: ClientInitializeError,
 ) -> Failed {
+    let name = &settings.name;
     let is_closed = matches!(
         error,
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
     );
-    let why = match is_closed {
-        true => process.end().await,
-        false => format!("its handshake failed: {}", shown_line(&error.to_string())),
-    };
-    let Endpoint::Stdio { network, .. } = &settings.endpoint;
-    let words = format!("the server `{}` does not answer: {why}", settings.name);
-    let error = ToolError::new(Kind::Unavailable, words).hint(match network {
-        true => format!("`sinew mcp-servers test {}` tries it", settings.name),
-        false => format!(
-            "`sinew mcp-servers test {0}` tries it; a server that downloads or reaches other hosts needs \
-             `network = true` in `tools.mcp_servers.{0}`",
-            settings.name
-        ),
-    });
-    if is_closed { Failed::Closed(error) } else { Failed::Other(error) }
-}
-
-fn broken(error: io::Error) -> ToolError {
-    ToolError::new(Kind::Unavailable, "the streams of the server cannot be read").source(error)
-}
-
-/// Keeps the end of what a server prints.
-fn follow(stderr: OwnedFd, printed: Arc<Mutex<Vec<u8>>>) -> io::Result<()> {
-    let mut stderr = pipe::Receiver::from_owned_fd(stderr)?;
-    tokio::spawn(async move {
-        let mut buffer = [0; 1024];
-        while let Ok(n) = stderr.read(&mut buffer).await {
-            if n == 0 {
-                return;
-            }
-            let mut printed = lock(&printed);
-            printed.extend_from_slice(buffer.get(..n).unwrap_or_default());
-            let excess = printed.len().saturating_sub(TAIL);
-            printed.drain(..excess);
+    // The newest protocol version was tried first.
+    let mut last = &error;
+    while let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = last {
+        last = fallback;
+    }
+    let why = match last {
+        ClientInitializeError::TransportError { error, .. } if process.is_elsewhere() => {
+            words_of(error.error.as_ref())
         }
-    });
-    Ok(())
+        _ if is_closed => process.end().await,
+        error => format!("its handshake failed: {}", shown_line(&error.to_string())),
+    };
+    let tries = format!("`sinew mcp-servers test {name}` tries it");
+    let hint = match &settings.endpoint {
+        Endpoint::Stdio { network: true, .. } => tries,
+        Endpoint::Stdio { .. } => format!(
+            "{tries}; a server that downloads or reaches other hosts needs `network = true` in \
+             `tools.mcp_servers.{name}`"
+        ),
+        Endpoint::Http { .. } => format!("{tries}; its address must be that of streamable HTTP"),
+    };
+    let words = format!("the server `{name}` does not answer: {why}");
+    let error = ToolError::new(Kind::Unavailable, words).hint(hint);
+    if is_closed { Failed::Closed(error) } else { Failed::Other(error) }
 }

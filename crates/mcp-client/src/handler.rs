@@ -1,68 +1,92 @@
-//! What a server may ask of sinew: the roots, and nothing else. It gets no model and no answer of a person.
+//! What a server may ask of sinew: the roots, and fields that the person who waits for a call fills in. It gets no model.
 
 #![expect(deprecated, reason = "servers of older protocol versions ask for roots")]
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, Implementation, ListRootsResult, ProgressNotificationParam,
-    ProgressToken, Root,
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+    Implementation, InputRequest, InputRequiredResult, InputResponses, ListRootsResult,
+    ProgressNotificationParam, Root,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
-use sinew_tool::Progress;
-use sinew_tool::sync::lock;
+use serde_json::Value;
+use sinew_tool::Filled;
 use tokio::sync::Notify;
 
-/// The calls that want to hear of progress, by the token of their request.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Progresses(Arc<Mutex<HashMap<ProgressToken, Progress>>>);
-
-impl Progresses {
-    /// Passes progress on until the returned guard is dropped.
-    pub(crate) fn listen(&self, token: ProgressToken, progress: Progress) -> Listening {
-        lock(&self.0).insert(token.clone(), progress);
-        Listening { progresses: self.clone(), token }
-    }
-}
-
-/// Passes progress on until it is dropped.
-pub(crate) struct Listening {
-    progresses: Progresses,
-    token: ProgressToken,
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        lock(&self.progresses.0).remove(&self.token);
-    }
-}
+use crate::ongoing::Ongoing;
 
 /// Answers one server.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Handler {
     pub(crate) roots: Arc<[String]>,
-    pub(crate) progresses: Progresses,
+    pub(crate) ongoing: Ongoing,
+    /// Whether an approver shows forms.
+    pub(crate) shows_forms: bool,
     /// Raised when the server says that its tools are others.
     pub(crate) tools_changed: Arc<Notify>,
 }
 
 impl Handler {
-    pub(crate) fn new(roots: impl Iterator<Item = impl AsRef<Path>>) -> Self {
+    pub(crate) fn new(
+        roots: impl Iterator<Item = impl AsRef<Path>>,
+        ongoing: Ongoing,
+        shows_forms: bool,
+    ) -> Self {
         let uris = roots.map(|root| sinew_tool::file_uri(root.as_ref()));
-        Self {
-            roots: uris.collect(),
-            progresses: Progresses::default(),
-            tools_changed: Arc::default(),
+        Self { roots: uris.collect(), ongoing, shows_forms, tools_changed: Arc::default() }
+    }
+
+    fn roots(&self) -> ListRootsResult {
+        ListRootsResult::new(self.roots.iter().map(|uri| Root::new(uri.clone())).collect())
+    }
+
+    async fn elicited(&self, asked: ElicitRequestParams) -> ElicitResult {
+        let filled = match asked {
+            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+                let schema = serde_json::to_value(requested_schema).unwrap_or_default();
+                self.ongoing.fill(&message, schema).await
+            }
+            // A page of a server would ask what it likes.
+            _ => Filled::Declined,
+        };
+        match filled {
+            Filled::Sent(fields) => {
+                ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(fields))
+            }
+            Filled::Closed => ElicitResult::new(ElicitationAction::Cancel),
+            Filled::Declined | Filled::Gone => ElicitResult::new(ElicitationAction::Decline),
         }
+    }
+
+    /// Returns what a server needs before it answers a call; an error where that is a model.
+    pub(crate) async fn input(
+        &self,
+        required: InputRequiredResult,
+    ) -> Result<InputResponses, &'static str> {
+        let mut responses = InputResponses::new();
+        for (key, request) in required.input_requests.unwrap_or_default() {
+            let response = match request {
+                InputRequest::Elicitation(request) => {
+                    serde_json::to_value(self.elicited(request.params).await)
+                }
+                InputRequest::ListRoots(_) => serde_json::to_value(self.roots()),
+                _ => return Err("it asks for a model, and gets none"),
+            };
+            responses.insert(key, response.unwrap_or_default());
+        }
+        Ok(responses)
     }
 }
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
-        let capabilities = ClientCapabilities::builder().enable_roots().build();
+        let capabilities = match self.shows_forms {
+            true => ClientCapabilities::builder().enable_roots().enable_elicitation().build(),
+            false => ClientCapabilities::builder().enable_roots().build(),
+        };
         ClientConfig::new(capabilities, Implementation::new("sinew", env!("CARGO_PKG_VERSION")))
     }
 
@@ -70,7 +94,18 @@ impl ClientHandler for Handler {
         &self,
         _context: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
-        Ok(ListRootsResult::new(self.roots.iter().map(|uri| Root::new(uri.clone())).collect()))
+        Ok(self.roots())
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        tokio::select! {
+            result = self.elicited(request) => Ok(result),
+            () = context.ct.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
+        }
     }
 
     async fn on_progress(
@@ -78,18 +113,7 @@ impl ClientHandler for Handler {
         told: ProgressNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        let progress = lock(&self.progresses.0).get(&told.progress_token).cloned();
-        if let Some(progress) = progress
-            && 0.0 <= told.progress
-        {
-            let message = told.message.as_deref().map(sinew_tool::visible_only);
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a count that is too large is the largest one"
-            )]
-            progress.report(told.progress as u64, message.as_deref().unwrap_or("done"));
-        }
+        self.ongoing.progress(&told);
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {

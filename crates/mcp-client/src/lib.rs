@@ -7,12 +7,17 @@
 
 mod connection;
 mod definition;
+mod features;
 mod handler;
+mod http;
+mod ongoing;
 mod pins;
 mod pipe;
 mod servers;
 mod settings;
+mod sign_in;
 mod tool;
+mod wire;
 
 pub use connection::MAX_TOOLS;
 pub use definition::{Definition, MAX_DEPTH, MAX_DESCRIPTION, MAX_SCHEMA};
@@ -20,4 +25,5 @@ pub use pins::{Compared, PinStore, ServerPin, Waiting, compare};
 pub use pipe::MAX_MESSAGE;
 pub use servers::{ServerStatus, Servers};
 pub use settings::{Endpoint, ServerSettings, Timeouts};
+pub use sign_in::{CredentialFiles, SignIn, SignInSettings};
 pub use tool::{MAX_ARGUMENT_DEPTH, MAX_ARGUMENTS};

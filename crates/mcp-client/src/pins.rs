@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use sinew_tool::{ContentHash, ToolError};
 
+use crate::connection::Traits;
 use crate::definition::Definition;
 
 /// What is pinned of one server.
@@ -16,9 +17,27 @@ pub struct ServerPin {
     /// Whether it knows the handshake of older protocol versions alone.
     #[serde(default)]
     pub needs_handshake: bool,
+    /// Whether it has resources.
+    #[serde(default)]
+    pub resources: bool,
+    /// Whether it has prompts.
+    #[serde(default)]
+    pub prompts: bool,
 }
 
 impl ServerPin {
+    /// Returns what is known beside the tools.
+    pub(crate) fn traits(&self) -> Traits {
+        let Self { needs_handshake, resources, prompts, .. } = *self;
+        Traits { needs_handshake, resources, prompts }
+    }
+
+    pub(crate) fn set_traits(&mut self, traits: Traits) {
+        let Traits { needs_handshake, resources, prompts } = traits;
+        (self.needs_handshake, self.resources, self.prompts) =
+            (needs_handshake, resources, prompts);
+    }
+
     /// Returns the pinned definition of a tool.
     pub fn tool(&self, name: &str) -> Option<&Definition> {
         self.tools.iter().find(|tool| tool.name == name)
@@ -100,7 +119,7 @@ mod tests {
     fn changed_and_new_tools_wait() {
         let pin = ServerPin {
             tools: vec![tool("same", "a"), tool("changed", "a"), tool("gone", "a")],
-            needs_handshake: false,
+            ..ServerPin::default()
         };
         let listed = vec![tool("new", "a"), tool("changed", "b"), tool("same", "a")];
         let compared = compare(&pin, listed);

@@ -10,14 +10,17 @@ use std::time::{Duration, Instant};
 
 use sinew_runtime::{ForeignEntry, PendingTools, Runtime, Visibility};
 use sinew_tool::sync::lock;
-use sinew_tool::{Arguments, ContentHash, Context, Kind, Progress, ToolError};
+use sinew_tool::{Arguments, ContentHash, Context, Kind, Reply, ToolError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Traits};
 use crate::definition::Definition;
+use crate::features::Feature;
+use crate::ongoing::Caller;
 use crate::pins::{Compared, PinStore, ServerPin, Waiting, compare};
 use crate::settings::ServerSettings;
+use crate::sign_in::{CredentialFiles, SignIn};
 use crate::tool::{Pinned, disabled};
 
 /// How long a server that failed is left alone at first; then half as long again each time.
@@ -39,6 +42,7 @@ pub(crate) struct Inner {
     me: Weak<Self>,
     runtime: Weak<Runtime>,
     pins: Arc<dyn PinStore>,
+    credentials: Arc<dyn CredentialFiles>,
     servers: Vec<Arc<Server>>,
     /// The pins wait for the first that needs them, so that no first reply waits for them.
     pins_read: Once,
@@ -111,6 +115,7 @@ impl Servers {
         runtime: &Arc<Runtime>,
         settings: Vec<ServerSettings>,
         pins: Arc<dyn PinStore>,
+        credentials: Arc<dyn CredentialFiles>,
     ) -> Self {
         let server = |settings| {
             let (known, sessions) = (Mutex::default(), Mutex::default());
@@ -121,6 +126,7 @@ impl Servers {
             me: Weak::clone(me),
             runtime: Arc::downgrade(runtime),
             pins,
+            credentials,
             servers,
             pins_read: Once::new(),
             first: Mutex::new(Some(runtime.pending_tools())),
@@ -190,6 +196,17 @@ impl Servers {
         self.0.on_worker(connected).await??;
         let status = self.status().into_iter().find(|status| status.name == name);
         status.ok_or_else(|| unknown(name))
+    }
+
+    /// Begins a sign-in at a server, which a person ends.
+    pub async fn sign_in(&self, name: &str, scopes: &[String]) -> Result<SignIn, ToolError> {
+        let server = self.0.server(name)?;
+        SignIn::begin(&server.settings, Arc::clone(&self.0.credentials), scopes).await
+    }
+
+    /// Forgets what a sign-in at a server brought; returns whether there was some.
+    pub fn sign_out(&self, name: &str) -> Result<bool, ToolError> {
+        self.0.credentials.remove(&self.0.server(name)?.settings.pin)
     }
 
     /// Pins the waiting tools of a server that have these hashes, and takes away the pins of tools that it lists no more.
@@ -293,22 +310,19 @@ impl Inner {
     ) -> Result<serde_json::Value, ToolError> {
         let server = self.server(server)?;
         let (inner, tool) = (Arc::clone(self), tool.to_owned());
-        let (session, progress) = (cx.session.clone(), cx.progress.clone());
-        self.on_worker(async move {
-            inner.called(&server, &session, (&tool, hash), arguments, progress).await
-        })
-        .await?
+        let caller = Caller::of(cx);
+        self.on_worker(async move { inner.called(&server, (&tool, hash), arguments, caller).await })
+            .await?
     }
 
     async fn called(
         self: &Arc<Self>,
         server: &Arc<Server>,
-        session: &str,
         (tool, hash): (&str, ContentHash),
         arguments: Arguments,
-        progress: Progress,
+        caller: Caller,
     ) -> Result<serde_json::Value, ToolError> {
-        let connection = self.connected(server, session).await?;
+        let connection = self.connected(server, &caller.session).await?;
         // The list of a server that was just started may differ from the pin, and that of one session from another's.
         let is_pinned = || {
             let known = lock(&server.known);
@@ -321,7 +335,24 @@ impl Inner {
             }
             return Err(disabled(&server.settings.name, tool, CHANGED));
         }
-        connection.call(&server.settings.name, tool, arguments, progress).await
+        connection.call(&server.settings.name, tool, arguments, caller).await
+    }
+
+    /// Lists or reads what a server has beside its tools.
+    pub(crate) async fn reach(
+        self: &Arc<Self>,
+        server: &str,
+        feature: Feature,
+        arguments: Arguments,
+        cx: &Context,
+    ) -> Result<Reply, ToolError> {
+        let server = self.server(server)?;
+        let (inner, caller) = (Arc::clone(self), Caller::of(cx));
+        self.on_worker(async move {
+            let connection = inner.connected(&server, &caller.session).await?;
+            connection.reach(&server.settings.name, feature, arguments, caller).await
+        })
+        .await?
     }
 
     /// Returns the connection of a session to a server, and makes it where there is none.
@@ -373,7 +404,9 @@ impl Inner {
         let needs_handshake =
             lock(&server.known).pin.as_ref().is_some_and(|pin| pin.needs_handshake);
         let opened = async {
-            let connection = Connection::open(&runtime, &server.settings, needs_handshake).await?;
+            let (settings, credentials) = (&server.settings, &self.credentials);
+            let opening = Connection::open(&runtime, settings, credentials, needs_handshake);
+            let connection = opening.await?;
             self.learn(server, &connection).await?;
             Ok(Arc::new(connection))
         };
@@ -439,20 +472,20 @@ impl Inner {
                 }
             }
         }
-        let needs_handshake = connection.needs_handshake;
         // Another process may have pinned or approved tools meanwhile.
         self.reload(server)?;
         let pin = lock(&server.known).pin.clone();
         let (pin, waiting, missing) = match pin {
             None => {
-                let pin = ServerPin { tools: usable, needs_handshake };
+                let mut pin = ServerPin { tools: usable, ..ServerPin::default() };
+                pin.set_traits(connection.traits);
                 self.pins.save(&server.settings.pin, &pin)?;
                 (pin, Vec::new(), Vec::new())
             }
             Some(mut pin) => {
                 let Compared { waiting, missing, .. } = compare(&pin, usable);
-                if pin.needs_handshake != needs_handshake {
-                    pin.needs_handshake = needs_handshake;
+                if pin.traits() != connection.traits {
+                    pin.set_traits(connection.traits);
                     self.pins.save(&server.settings.pin, &pin)?;
                 }
                 (pin, waiting, missing)
@@ -484,13 +517,37 @@ impl Inner {
                 server: Arc::clone(&name),
                 hash,
                 definition: Arc::new(definition),
+                feature: None,
                 disabled: is_waiting.then(|| String::from(CHANGED)),
+                host: server.settings.host(),
             };
             let visibility = match is_waiting {
                 true => Visibility::Disabled,
                 false => server.settings.visibility(&tool.name),
             };
             offered.push((tool.name.clone(), hash, visibility));
+            tools.push((Box::new(pinned), visibility));
+        }
+        let Traits { resources, prompts, .. } =
+            known.pin.as_ref().map(ServerPin::traits).unwrap_or_default();
+        for feature in Feature::of(resources, prompts) {
+            let definition = feature.definition();
+            // A tool of the server may have the name.
+            if offered.iter().any(|(name, ..)| *name == definition.name) {
+                continue;
+            }
+            let (hash, visibility) =
+                (definition.hash(), server.settings.visibility(&definition.name));
+            offered.push((definition.name.clone(), hash, visibility));
+            let pinned = Pinned {
+                servers: Weak::clone(&self.me),
+                server: Arc::clone(&name),
+                hash,
+                definition: Arc::new(definition),
+                feature: Some(feature),
+                disabled: None,
+                host: server.settings.host(),
+            };
             tools.push((Box::new(pinned), visibility));
         }
         // Every change makes clients list anew.

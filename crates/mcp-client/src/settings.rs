@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sinew_guard::HttpAddress;
 use sinew_runtime::Visibility;
-use sinew_tool::name_matches;
+use sinew_tool::{Host, name_matches};
+
+use crate::sign_in::SignInSettings;
 
 /// How one server is reached, and what is shown of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +32,14 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
+    /// Returns the host of its address, where it has one.
+    pub(crate) fn host(&self) -> Option<Host> {
+        match &self.endpoint {
+            Endpoint::Stdio { .. } => None,
+            Endpoint::Http { address, .. } => Some(address.host()),
+        }
+    }
+
     /// Returns whether a tool of the server is listed.
     pub(crate) fn visibility(&self, tool: &str) -> Visibility {
         let name = format!("{}__{tool}", self.name);
@@ -54,6 +65,15 @@ pub enum Endpoint {
         env: Vec<(String, String)>,
         /// Whether it may reach the network.
         network: bool,
+    },
+    /// A server that runs elsewhere, spoken to over streamable HTTP.
+    Http {
+        /// Its address.
+        address: HttpAddress,
+        /// Headers of every request.
+        headers: Vec<(String, String)>,
+        /// Who sinew is where the server wants a sign-in.
+        sign_in: SignInSettings,
     },
 }
 

@@ -6,10 +6,11 @@ use serde_json::Value;
 use sinew_runtime::ForeignTool;
 use sinew_tool::{
     Arguments, Block, BoxFuture, ContentHash, Context, ErrorBody, Facts, FileSettings,
-    ForeignNames, Kind, Prepared, Reply, Tool, ToolError, ToolOrigin, function_call,
+    ForeignNames, Host, Kind, Prepared, Reply, Tool, ToolError, ToolOrigin, function_call,
 };
 
 use crate::definition::Definition;
+use crate::features::Feature;
 use crate::servers::Inner;
 
 /// The longest text that keeps its annotations, in bytes.
@@ -27,10 +28,14 @@ pub(crate) struct Pinned {
     pub(crate) server: Arc<str>,
     /// The definition for the model.
     pub(crate) definition: Arc<Definition>,
+    /// What it is for, where it is a tool of sinew's for what the server has beside its tools.
+    pub(crate) feature: Option<Feature>,
     /// The hash of the definition as it was sent.
     pub(crate) hash: ContentHash,
     /// Why it does not run, if it does not.
     pub(crate) disabled: Option<String>,
+    /// The host of its server, where that has an address.
+    pub(crate) host: Option<Host>,
 }
 
 impl ForeignTool for Pinned {
@@ -49,8 +54,10 @@ impl ForeignTool for Pinned {
             servers: Weak::clone(&self.servers),
             server: Arc::clone(&self.server),
             definition: Arc::clone(&self.definition),
+            feature: self.feature,
             hash: self.hash,
             disabled: self.disabled.clone(),
+            host: self.host.clone(),
             closed: naming.closed_schemas,
         })
     }
@@ -63,8 +70,10 @@ struct RemoteTool {
     servers: Weak<Inner>,
     server: Arc<str>,
     definition: Arc<Definition>,
+    feature: Option<Feature>,
     hash: ContentHash,
     disabled: Option<String>,
+    host: Option<Host>,
     /// Whether its schema says that there are no other arguments, unless it says something of them itself.
     closed: bool,
 }
@@ -101,6 +110,10 @@ impl Tool for RemoteTool {
 
     fn checked_by_schema(&self) -> bool {
         false
+    }
+
+    fn hosts(&self) -> Vec<Host> {
+        self.host.iter().cloned().collect()
     }
 
     fn origin(&self) -> Option<ToolOrigin> {
@@ -144,6 +157,9 @@ impl Tool for RemoteTool {
             let servers = self.servers.upgrade().ok_or_else(|| {
                 ToolError::new(Kind::Unavailable, "the servers of this session are closed")
             })?;
+            if let Some(feature) = self.feature {
+                return servers.reach(&self.server, feature, args, cx).await;
+            }
             let (tool, hash) = (&self.definition.name, self.hash);
             let called = servers.call(&self.server, (tool, hash), args, cx);
             Ok(reply(&self.server, called.await?))

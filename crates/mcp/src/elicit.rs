@@ -10,18 +10,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sinew_runtime::question;
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Answer, Approver, Arguments, BoxFuture, Cancel, Kind, Question, Reply, Scope, ToolError,
+    Answer, Approver, Arguments, BoxFuture, Cancel, Filled, Form, Kind, Question, Reply, Scope,
+    ToolError,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::transport::Output;
 
-/// The name of the only question in a stateless result.
-const NAME: &str = "approval";
+/// The name of a question in a stateless result, where it is the only one.
+const QUESTION: &str = "approval";
+/// The name of the form of another server there.
+const FORM: &str = "form";
 /// The most suspended calls.
 const MAX_SUSPENDED: usize = 1_000;
 /// The prefix of this server's request ids.
@@ -49,19 +52,37 @@ impl Elicited {
             _ => Answer::No(reason),
         }
     }
+
+    /// Returns what became of a form.
+    fn filled(self) -> Filled {
+        match (self.action.as_str(), self.content) {
+            ("accept", Some(Value::Object(fields))) => Filled::Sent(fields),
+            ("accept", None | Some(Value::Null)) => Filled::Sent(Map::new()),
+            ("cancel", _) => Filled::Closed,
+            _ => Filled::Declined,
+        }
+    }
 }
 
-/// A question for the client of a call, and the channel for its answer.
+/// What the client of a call is asked.
+struct ClientQuestion {
+    /// Its name in a stateless result.
+    name: &'static str,
+    params: Value,
+}
+
+/// What the client of a call is asked, and the channel for its answer.
 pub(crate) struct Asks {
-    question: Question,
-    answer: oneshot::Sender<Answer>,
+    asked: ClientQuestion,
+    answer: oneshot::Sender<Option<Elicited>>,
 }
 
 /// A call suspended until its client calls again.
 pub(crate) struct Suspended {
     called: Called,
     cancel: Cancel,
-    answer: oneshot::Sender<Answer>,
+    name: &'static str,
+    answer: oneshot::Sender<Option<Elicited>>,
     going: Going,
 }
 
@@ -139,7 +160,7 @@ pub(crate) struct Elicitation {
     declared: AtomicBool,
     next: AtomicU64,
     /// Pending requests of this server, by id.
-    waiting: Mutex<HashMap<String, oneshot::Sender<Answer>>>,
+    waiting: Mutex<HashMap<String, oneshot::Sender<Option<Elicited>>>>,
     /// Running calls of stateless clients that support elicitation, by call id.
     calls: Mutex<HashMap<String, mpsc::UnboundedSender<Asks>>>,
     /// Suspended calls, by state.
@@ -194,8 +215,7 @@ impl Elicitation {
         }
         let response = serde_json::from_slice::<Response>(line).ok();
         // An error means that the client does not support elicitation after all.
-        let answer = response.and_then(|response| response.result).map(Elicited::answer);
-        let _ = waiting.send(answer.unwrap_or(Answer::Gone));
+        let _ = waiting.send(response.and_then(|response| response.result));
         true
     }
 
@@ -207,21 +227,21 @@ impl Elicitation {
         called: Called,
         cancel: Cancel,
     ) -> Option<Value> {
-        let Asks { question, answer } = asks;
+        let Asks { asked: ClientQuestion { name, params }, answer } = asks;
         let mut suspended = lock(&self.suspended);
         // Forget calls that ended meanwhile.
         suspended.retain(|_, one| !one.answer.is_closed());
         let mut random = [0_u8; 16];
         if MAX_SUSPENDED <= suspended.len() || getrandom::fill(&mut random).is_err() {
-            let _ = answer.send(Answer::Gone);
+            let _ = answer.send(None);
             return None;
         }
         let state = format!("{:032x}", u128::from_le_bytes(random));
-        suspended.insert(state.clone(), Suspended { called, cancel, answer, going });
+        suspended.insert(state.clone(), Suspended { called, cancel, name, answer, going });
         Some(json!({
             "resultType": "input_required",
             "inputRequests": {
-                NAME: { "method": "elicitation/create", "params": params(&question) },
+                name: { "method": "elicitation/create", "params": params },
             },
             "requestState": state,
         }))
@@ -235,39 +255,53 @@ impl Elicitation {
         responses: Option<Value>,
     ) -> Result<(Going, Cancel), String> {
         let mut suspended = lock(&self.suspended);
-        let is_same = suspended.get(state).is_some_and(|one| one.called == *called);
-        if !is_same {
+        let same = suspended.get(state).filter(|one| one.called == *called);
+        let Some(name) = same.map(|one| one.name) else {
             return Err(String::from(
                 "this `requestState` is unknown: what waited behind it has ended, or was another call",
             ));
-        }
-        let elicited = responses.and_then(|mut all| all.get_mut(NAME).map(Value::take));
+        };
+        let elicited = responses.and_then(|mut all| all.get_mut(name).map(Value::take));
         let elicited = elicited.and_then(|one| serde_json::from_value::<Elicited>(one).ok());
         let Some(elicited) = elicited else {
-            return Err(format!("`inputResponses` must hold an answer named `{NAME}`"));
+            return Err(format!("`inputResponses` must hold an answer named `{name}`"));
         };
         let Some(Suspended { cancel, answer, going, .. }) = suspended.remove(state) else {
             return Err(String::from("this `requestState` is unknown"));
         };
         // If the question timed out, the call's reply says so.
-        let _ = answer.send(elicited.answer());
+        let _ = answer.send(Some(elicited));
         Ok((going, cancel))
     }
 
-    fn ask_by_request(&self, question: &Question) -> BoxFuture<'_, Answer> {
+    /// Asks the client of a call; `None` where it cannot be asked.
+    fn elicit(&self, call_id: &str, asked: ClientQuestion) -> BoxFuture<'_, Option<Elicited>> {
+        if self.declared.load(Ordering::Acquire) {
+            return self.ask_by_request(&asked.params);
+        }
+        let call = lock(&self.calls).get(call_id).cloned();
+        let Some(call) = call else { return Box::pin(std::future::ready(None)) };
+        let (answer, answered) = oneshot::channel();
+        if call.send(Asks { asked, answer }).is_err() {
+            return Box::pin(std::future::ready(None));
+        }
+        Box::pin(async move { answered.await.unwrap_or(None) })
+    }
+
+    fn ask_by_request(&self, params: &Value) -> BoxFuture<'_, Option<Elicited>> {
         let id = format!("{OURS}{}", self.next.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         lock(&self.waiting).insert(id.clone(), answer);
         let request = json!({
-            "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params(question),
+            "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params,
         });
         let withdrawn = Withdrawn { elicitation: self, id };
         let written = self.output.write(format!("{request}\n").as_bytes());
         Box::pin(async move {
             if written.is_err() {
-                return Answer::Gone;
+                return None;
             }
-            let answer = answered.await.unwrap_or(Answer::Gone);
+            let answer = answered.await.unwrap_or(None);
             drop(withdrawn);
             answer
         })
@@ -294,16 +328,21 @@ impl Approver for Elicitation {
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
-        if self.declared.load(Ordering::Acquire) {
-            return self.ask_by_request(&question);
-        }
-        let call = lock(&self.calls).get(&question.call_id).cloned();
-        let Some(call) = call else { return Box::pin(std::future::ready(Answer::Gone)) };
-        let (answer, answered) = oneshot::channel();
-        if call.send(Asks { question, answer }).is_err() {
-            return Box::pin(std::future::ready(Answer::Gone));
-        }
-        Box::pin(async move { answered.await.unwrap_or(Answer::Gone) })
+        let asked = ClientQuestion { name: QUESTION, params: params(&question) };
+        let elicited = self.elicit(&question.call_id, asked);
+        Box::pin(async move { elicited.await.map_or(Answer::Gone, Elicited::answer) })
+    }
+
+    fn fill(&self, form: Form) -> BoxFuture<'_, Filled> {
+        let params = json!({
+            "message": question::form_words(&form), "requestedSchema": form.schema,
+        });
+        let elicited = self.elicit(&form.call_id, ClientQuestion { name: FORM, params });
+        Box::pin(async move { elicited.await.map_or(Filled::Gone, Elicited::filled) })
+    }
+
+    fn fills(&self) -> bool {
+        self.declared.load(Ordering::Acquire) || !lock(&self.calls).is_empty()
     }
 }
 
@@ -382,6 +421,23 @@ mod tests {
         ] {
             let elicited: Elicited = serde_json::from_value(said.clone()).expect("it is read");
             assert_eq!(elicited.answer(), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn only_who_accepts_sends_fields() {
+        let fields = json!({ "a": 1 });
+        let sent = |fields: &Value| Filled::Sent(fields.as_object().cloned().unwrap_or_default());
+        for (said, expected) in [
+            (json!({ "action": "accept", "content": fields }), sent(&fields)),
+            (json!({ "action": "accept" }), sent(&json!({}))),
+            (json!({ "action": "accept", "content": [1] }), Filled::Declined),
+            (json!({ "action": "decline", "content": fields }), Filled::Declined),
+            (json!({ "action": "cancel" }), Filled::Closed),
+            (json!({ "action": "other", "content": fields }), Filled::Declined),
+        ] {
+            let elicited: Elicited = serde_json::from_value(said.clone()).expect("it is read");
+            assert_eq!(elicited.filled(), expected, "{said}");
         }
     }
 

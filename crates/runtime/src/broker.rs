@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use sinew_tool::sync::{lock, read, write};
-use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
+use sinew_tool::{Answer, Approver, BoxFuture, Filled, Form, Question, Scope};
 use tokio::sync::watch;
 
 /// The most sessions with a question counter.
@@ -78,6 +80,10 @@ impl Broker {
         let approvers = read(&self.approvers);
         let serving = approvers.iter().filter(|(_, approver)| approver.serves(session, call_id));
         serving.map(|(_, approver)| Arc::clone(approver)).collect()
+    }
+
+    pub(crate) fn shows_forms(&self) -> bool {
+        read(&self.approvers).iter().any(|(_, approver)| approver.fills())
     }
 
     pub(crate) fn names(&self) -> Vec<&'static str> {
@@ -152,6 +158,22 @@ impl Broker {
             .unwrap_or(Settled { answer: Answer::TimedOut, by: None });
         first.tell.send_replace(Some(settled.clone()));
         settled
+    }
+
+    /// Shows a form to every approver that shows forms; the first answer counts.
+    pub(crate) async fn fill(&self, form: &Form, within: Duration) -> Filled {
+        let approvers = self.approvers(&form.session, &form.call_id);
+        let mut shown: FuturesUnordered<_> =
+            approvers.iter().map(|approver| approver.fill(form.clone())).collect();
+        let first = async {
+            while let Some(filled) = shown.next().await {
+                if filled != Filled::Gone {
+                    return filled;
+                }
+            }
+            Filled::Gone
+        };
+        tokio::time::timeout(within, first).await.unwrap_or(Filled::Closed)
     }
 
     fn count(&self, session: &str) -> u64 {

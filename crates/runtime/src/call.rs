@@ -155,13 +155,15 @@ async fn way(
     options: &CallOptions,
 ) -> Result<Reply, ToolError> {
     let called = open.request.name.clone();
+    // Asked before the name is looked up: they may come in between.
+    let are_coming = runtime.has_pending_tools();
     let mut found = find::find(&runtime.catalogs(), &mut open.request);
     // A tool that is looked for may be among those that come.
     let looks = match &found {
         Ok(found) => found.listed.tool.for_deferred(),
         Err(error) => error.kind == Kind::NotFound,
     };
-    if looks && runtime.has_pending_tools() {
+    if looks && are_coming {
         let settled = runtime.tools_settled(SETTLES);
         Box::pin(run::in_time(settled, &options.cancel, open.request.deadline)).await?;
         found = find::find(&runtime.catalogs(), &mut open.request);

@@ -7,10 +7,22 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sinew_tool::{Answer, CommandLine, CommandTarget, Host, Question, Scope, shown};
+use sinew_tool::{Answer, CommandLine, CommandTarget, Form, Host, Question, Scope, shown};
 
 /// How much of an argument is shown, in bytes.
 const MAX_VALUE: usize = 20_000;
+
+/// Returns a form in words: who asks, and its message, each line marked as the server's.
+pub fn form_words(form: &Form) -> String {
+    let mut text = format!(
+        "The MCP server {} asks you for something. sinew does not ask this, and what you send approves nothing.",
+        one_line(&form.server)
+    );
+    for line in form.message.lines() {
+        let _ = write!(text, "\n  | {}", one_line(line));
+    }
+    text
+}
 
 /// Returns a question in words: tool, targets, diff, reason and possible scopes.
 pub fn words(question: &Question) -> String {

@@ -13,7 +13,8 @@ use sinew_guard::{
 };
 use sinew_tool::{
     Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
-    FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Ruling, Tool, ToolError,
+    FileSettings, Filled, Form, Hook, Kind, Ledger, Memo, Progress, Recorder, Ruling, Tool,
+    ToolError,
 };
 
 use tokio::sync::{Semaphore, watch};
@@ -176,6 +177,16 @@ impl Runtime {
     /// Returns the names of the approvers.
     pub fn approvers(&self) -> Vec<&'static str> {
         self.broker.names()
+    }
+
+    /// Shows a form to the approvers of its call, for as long as a question may wait.
+    pub async fn fill(&self, form: &Form) -> Filled {
+        self.broker.fill(form, self.answer_within).await
+    }
+
+    /// Returns whether an approver shows forms.
+    pub fn shows_forms(&self) -> bool {
+        self.broker.shows_forms()
     }
 
     /// Returns how many questions a session has had.

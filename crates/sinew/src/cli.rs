@@ -463,6 +463,23 @@ pub enum McpServersCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Sign in at a server that has an address (OAuth). The page of the server opens in a browser; its answer is waited for.
+    Login {
+        /// The server.
+        name: String,
+        /// Ask for this scope too; may be repeated.
+        #[arg(long = "scope", value_name = "SCOPE")]
+        scopes: Vec<String>,
+        /// Only print the address of the page. At a terminal, the address to which a browser elsewhere was led back can
+        /// be pasted.
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Forget what a sign-in at a server brought.
+    Logout {
+        /// The server.
+        name: String,
+    },
     /// Show which tools of a server changed or are new, and offer them as they are now.
     Approve {
         /// The server.

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use sinew_guard::{Layer, Profile, content_hash};
-use sinew_mcp_client::{Endpoint, PinStore, ServerPin, ServerSettings, Servers, Timeouts};
+use sinew_mcp_client::{
+    CredentialFiles, Endpoint, PinStore, ServerPin, ServerSettings, Servers, SignInSettings,
+    Timeouts,
+};
 use sinew_runtime::Runtime;
 use sinew_tool::{Kind, ToolError};
 
-use crate::config::{LogLevel, McpServer, Origin, Pins};
+use crate::config::{Credentials, LogLevel, McpServer, OAuthOptions, Origin, Pins, ServerPlace};
 use crate::screen::say;
 use crate::wiring::Loaded;
 
@@ -33,18 +36,24 @@ pub(crate) fn add(loaded: &Loaded, runtime: &Arc<Runtime>) -> anyhow::Result<Opt
     let surface = loaded.layered.options.tools.as_ref().and_then(|tools| tools.surface.clone());
     let surface: Arc<[String]> = surface.unwrap_or_default().into();
     let settings = servers.iter().map(|server| settings_of(server, &surface)).collect();
-    Ok(Some(Servers::new(runtime, settings, Arc::new(PinFiles(Pins::of(state))))))
+    let credentials = Arc::new(TokenFiles(Credentials::of(state)));
+    Ok(Some(Servers::new(runtime, settings, Arc::new(PinFiles(Pins::of(state))), credentials)))
 }
 
 fn settings_of(server: &McpServer, surface: &Arc<[String]>) -> ServerSettings {
     let [connect, list, call] = server.timeouts;
     ServerSettings {
         name: server.name.clone(),
-        endpoint: Endpoint::Stdio {
-            argv: server.command.clone(),
-            cwd: server.cwd.clone(),
-            env: server.env.clone(),
-            network: server.network,
+        endpoint: match server.place.clone() {
+            ServerPlace::Program { command: argv, cwd, env, network } => {
+                Endpoint::Stdio { argv, cwd, env, network }
+            }
+            ServerPlace::Address { url: address, headers, oauth } => {
+                let OAuthOptions { client_id, client_secret, scopes, callback_port } = oauth;
+                let scopes = scopes.unwrap_or_default();
+                let sign_in = SignInSettings { client_id, client_secret, scopes, callback_port };
+                Endpoint::Http { address, headers, sign_in }
+            }
         },
         internal_only: server.internal_only,
         deferred: server.deferred,
@@ -88,5 +97,36 @@ impl PinStore for PinFiles {
     fn save(&self, server: &str, pin: &ServerPin) -> Result<(), ToolError> {
         let text = serde_json::to_string_pretty(pin).unwrap_or_default();
         self.0.save(server, &text).map_err(|error| self.fail(server, error))
+    }
+}
+
+/// Keeps tokens as JSON in the state directory.
+struct TokenFiles(Credentials);
+
+impl TokenFiles {
+    fn fail(&self, server: &str, problem: impl std::fmt::Display) -> ToolError {
+        let path = self.0.path(server);
+        let words = format!("the tokens of the server `{server}`: {}: {problem}", path.display());
+        ToolError::new(Kind::Unavailable, words)
+            .hint(format!("`sinew mcp-servers logout {server}` removes them"))
+    }
+}
+
+impl CredentialFiles for TokenFiles {
+    fn load(&self, server: &str) -> Result<Option<String>, ToolError> {
+        self.0.load(server).map_err(|error| self.fail(server, error))
+    }
+
+    fn save(&self, server: &str, text: &str) -> Result<(), ToolError> {
+        self.0.save(server, text).map_err(|error| self.fail(server, error))
+    }
+
+    fn remove(&self, server: &str) -> Result<bool, ToolError> {
+        self.0.remove(server).map_err(|error| self.fail(server, error))
+    }
+
+    fn lock(&self, server: &str) -> Result<Box<dyn Send>, ToolError> {
+        let locked = self.0.lock(server).map_err(|error| self.fail(server, error))?;
+        Ok(Box::new(locked))
     }
 }

@@ -245,6 +245,7 @@ impl MemoryWorld {
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as Arc<dyn Clock>;
         Ok(Context {
             session: String::from("test"),
+            call_id: String::from("call"),
             dialect: "test",
             tools: Arc::new(NoTools),
             world: World {

@@ -1,6 +1,9 @@
 //! Approval: questions about calls, answers, and approvers.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use serde_json::{Map, Value};
 
 use crate::{Arguments, BoxFuture, Targets, ToolOrigin};
 
@@ -82,6 +85,34 @@ pub enum Answer {
     Gone,
 }
 
+/// What an MCP server of others asks of a person during a call: fields to fill in. It approves nothing.
+#[derive(Debug, Clone)]
+pub struct Form {
+    /// The call during which the server asks.
+    pub call_id: String,
+    /// The session the call belongs to.
+    pub session: String,
+    /// The server, by its name in the configuration.
+    pub server: Arc<str>,
+    /// The words of the server, without invisible characters.
+    pub message: String,
+    /// The JSON schema of the fields: an object of texts, numbers, booleans and choices.
+    pub schema: Value,
+}
+
+/// What became of a form.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Filled {
+    /// The person sends these fields.
+    Sent(Map<String, Value>),
+    /// The person sends nothing.
+    Declined,
+    /// The person closed it, or did not answer in time.
+    Closed,
+    /// This approver shows no forms, or is gone; others may.
+    Gone,
+}
+
 /// An approver: a terminal, a console, a program.
 pub trait Approver: Send + Sync {
     /// Returns its name in the ledger.
@@ -89,6 +120,17 @@ pub trait Approver: Send + Sync {
 
     /// Asks and waits, outside locks and execution time. Another answer or a cancellation drops the future.
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
+
+    /// Shows a form and waits, as [`Approver::ask`] does.
+    fn fill(&self, form: Form) -> BoxFuture<'_, Filled> {
+        let _ = form;
+        Box::pin(std::future::ready(Filled::Gone))
+    }
+
+    /// Returns whether it shows forms at all.
+    fn fills(&self) -> bool {
+        false
+    }
 
     /// Returns whether it gets questions about a call of a session.
     fn serves(&self, session: &str, call_id: &str) -> bool {

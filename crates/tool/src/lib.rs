@@ -44,7 +44,7 @@ mod word_enum;
 mod world;
 
 pub use analysis::{Analysis, CommandList, LazyCommandList, Piece, Plain, Segment, Unclear};
-pub use approval::{Answer, Approver, Cover, Question, Scope};
+pub use approval::{Answer, Approver, Cover, Filled, Form, Question, Scope};
 pub use background::{Background, Key, Matcher, News, Screen, Size, Typed, Wait, Waited};
 pub use caller::Caller;
 pub use cancel::{Cancel, CancelWait};

@@ -35,6 +35,8 @@ const LAST_PAUSE: Duration = Duration::from_millis(16);
 pub struct Context {
     /// The session of the caller.
     pub session: String,
+    /// The id of the call.
+    pub call_id: String,
     /// The dialect of the call.
     pub dialect: &'static str,
     /// The search of tools that are not listed.

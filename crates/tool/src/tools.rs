@@ -93,6 +93,11 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
+    /// Returns the hosts that every call reaches, which rules may judge.
+    fn hosts(&self) -> Vec<Host> {
+        Vec::new()
+    }
+
     /// Returns the size limit of a reply.
     fn bound(&self) -> Bound {
         Bound::DEFAULT
@@ -252,6 +257,10 @@ impl<T: Tool + ?Sized> Prepared for FunctionCall<T> {
 
     fn claims(&mut self) -> Vec<Claim> {
         Vec::new()
+    }
+
+    fn hosts(&self) -> Vec<Host> {
+        self.tool.hosts()
     }
 
     fn cost(&self, _targets: &Targets) -> Cost {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, Method, Url};
+use sinew_tool::Host;
 
 use crate::address::JudgedResolver;
 use crate::resolver::DnsResolver;
@@ -43,6 +44,25 @@ impl HttpAddress {
     /// Returns whether TLS encrypts requests and authenticates the server.
     pub fn is_encrypted(&self) -> bool {
         self.0.scheme() == "https"
+    }
+
+    /// Returns the host and the port.
+    pub fn host(&self) -> Host {
+        Host::new(self.0.host_str().unwrap_or_default(), self.0.port_or_known_default())
+    }
+
+    /// Returns the whole address, with the path, which may be a secret.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Returns whether it is of this machine.
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.0)
+    }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.0
     }
 
     /// Resolves a location, unless it is on another server.

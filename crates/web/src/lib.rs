@@ -7,9 +7,11 @@
 
 pub mod address;
 mod cache;
+pub mod callback;
 pub mod fetch;
 pub mod html;
 pub mod http;
 pub mod resolver;
 pub mod search;
+pub mod server_client;
 pub mod worker;

@@ -23,6 +23,12 @@ pub struct McpServerOptions {
     /// Its address, where it has no `command`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// Headers of every request to its address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headers: Option<BTreeMap<String, String>>,
+    /// Who sinew is where the server wants a sign-in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OAuthOptions>,
     /// Whether it may reach the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
@@ -46,16 +52,36 @@ pub struct McpServerOptions {
     pub call_timeout_s: Option<u64>,
 }
 
+/// `[tools.mcp_servers.NAME.oauth]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OAuthOptions {
+    /// The client that was registered at the authorization server. Default: sinew registers one.
+    #[serde(alias = "clientId", skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// The secret of that client.
+    #[serde(alias = "clientSecret", skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// The scopes that are asked for. Default: those that the server names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
+    /// The port of 127.0.0.1 to which the browser is led back. Default: a free one.
+    #[serde(alias = "callbackPort", skip_serializing_if = "Option::is_none")]
+    pub callback_port: Option<u16>,
+}
+
 impl McpServerOptions {
     /// The key of the table with a table for each server.
     pub const TABLE: &'static str = "tools.mcp_servers";
     /// Every key.
-    pub const KEYS: [&'static str; 12] = [
+    pub const KEYS: [&'static str; 14] = [
         "command",
         "args",
         "env",
         "cwd",
         "url",
+        "headers",
+        "oauth",
         "network",
         "internal_only",
         "deferred",

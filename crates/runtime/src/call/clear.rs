@@ -110,6 +110,7 @@ fn context(
 ) -> Context {
     Context {
         session: open.request.session.clone(),
+        call_id: open.request.call_id.clone(),
         dialect: decoded.dialect,
         tools: Arc::clone(runtime) as Arc<dyn ToolIndex>,
         world,

@@ -9,9 +9,10 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use sinew_mcp_client::{ServerStatus, Servers, Waiting};
 use sinew_runtime::{Owner, ToolInfo};
-use sinew_tool::{Event, Ledger as _, shown_line};
+use sinew_tool::{Event, Ledger as _, ToolError, shown_line};
 
 use crate::cli::McpServersCommand;
+use crate::config::env_vars;
 use crate::wiring::{self, Loaded, Wired};
 use crate::{screen, terminal};
 
@@ -27,6 +28,10 @@ pub(crate) fn run(loaded: &Loaded, command: &McpServersCommand) -> anyhow::Resul
     let code = match command {
         McpServersCommand::List { json } => list(&wired, &servers, *json),
         McpServersCommand::Test { name, json } => test(&wired, &servers, name, *json),
+        McpServersCommand::Login { name, scopes, no_browser } => {
+            login(&wired, &servers, name, scopes, !no_browser)
+        }
+        McpServersCommand::Logout { name } => logout(&servers, name),
         McpServersCommand::Approve { name, yes, json } => {
             approve(&wired, &servers, name, *yes, *json)
         }
@@ -112,11 +117,14 @@ fn words(status: &ServerStatus) -> &'static str {
 /// Connects to a server, on a Tokio runtime of this thread.
 fn connect(wired: &Wired, servers: &Servers, name: &str) -> anyhow::Result<ServerStatus> {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let tested = tokio.block_on(servers.test(name, &wired.session));
-    tested.map_err(|error| match &error.hint {
+    tokio.block_on(servers.test(name, &wired.session)).map_err(in_words)
+}
+
+fn in_words(error: ToolError) -> anyhow::Error {
+    match &error.hint {
         Some(hint) => anyhow::anyhow!("{error}; {hint}"),
         None => anyhow::anyhow!("{error}"),
-    })
+    }
 }
 
 fn test(wired: &Wired, servers: &Servers, name: &str, as_json: bool) -> anyhow::Result<ExitCode> {
@@ -154,6 +162,72 @@ fn test(wired: &Wired, servers: &Servers, name: &str, as_json: bool) -> anyhow::
 /// A server with a problem or with tools that wait does not answer as it should.
 fn code(status: &ServerStatus) -> ExitCode {
     ExitCode::from(u8::from(!status.problems.is_empty() || !status.waiting.is_empty()))
+}
+
+fn login(
+    wired: &Wired,
+    servers: &Servers,
+    name: &str,
+    scopes: &[String],
+    opens_browser: bool,
+) -> anyhow::Result<ExitCode> {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let signed_in = tokio.block_on(async {
+        let sign_in = servers.sign_in(name, scopes).await?;
+        let mut words = format!("Sign in here:\n  {}\n", shown_line(sign_in.page()));
+        let pastes = terminal::is_attended();
+        let opens = opens_browser && pastes && env_vars::has_display();
+        if opens && open::that_detached(sign_in.page()).is_ok() {
+            words.push_str("The page opens in your browser.\n");
+        }
+        if pastes {
+            words.push_str(
+                "If your browser is on another machine, paste the address to which it was led back:\n",
+            );
+        }
+        let _ = screen::errors().write_all(words.as_bytes());
+        let answer = tokio::select! {
+            answer = sign_in.callback() => answer?,
+            answer = pasted(), if pastes => answer,
+        };
+        sign_in.finish(&answer).await
+    });
+    // A thread that waits for a line ends with the process.
+    tokio.shutdown_background();
+    if let Err(error) = signed_in {
+        screen::say(&format!("{:#}", in_words(error)));
+        return Ok(ExitCode::from(1));
+    }
+    if let Some(ledger) = &wired.ledger {
+        ledger.event(Event {
+            kind: "mcp-login",
+            text: format!("a person signed in at the server `{name}`"),
+            session: Some(wired.session.clone()),
+        });
+    }
+    screen::errors().write_all(format!("signed in at {name}\n").as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the line that a person pastes; waits for ever at the end of the input.
+async fn pasted() -> String {
+    let read = || {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).ok().filter(|n| *n != 0).map(|_| line)
+    };
+    match tokio::task::spawn_blocking(read).await {
+        Ok(Some(line)) => line,
+        _ => std::future::pending().await,
+    }
+}
+
+fn logout(servers: &Servers, name: &str) -> anyhow::Result<ExitCode> {
+    let words = match servers.sign_out(name).map_err(in_words)? {
+        true => format!("signed out at {name}; the tokens are removed from this machine\n"),
+        false => format!("nothing is stored for {name}\n"),
+    };
+    screen::errors().write_all(words.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn approve(
