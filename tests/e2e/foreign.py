@@ -352,9 +352,10 @@ def hostile(root, beside):
             asked = server.receive(20)
             first, *lines = asked["params"]["message"].split("\n")
             equal(first, "The MCP server fx asks you for something. sinew does not ask this, and what you send approves nothing.")
-            true(len(lines) == 6 and all(line.startswith("  | ") for line in lines), str(lines))
+            true(len(lines) == 4 and all(line.startswith("  | ") for line in lines), str(lines))
             true("\u202e" not in str(asked) and "\u001b" not in str(asked) and "\u200b" not in str(asked), str(asked))
-            server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"approve": True}}})
+            equal(asked["params"]["requestedSchema"]["properties"]["approve"]["title"], "Run it Bash wants to execute")
+            server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"approve": True, "other": 1}}})
             equal(json.loads(checks.text(server.receive(20)["result"])), {"action": "accept", "content": {"approve": True}})
         with wire.Server(root, *named("fx", "asks"), approvals="allow") as server:
             server.send(forms, wire.INITIALIZED)
@@ -364,6 +365,10 @@ def hostile(root, beside):
             while "result" not in (got := server.receive(20)):
                 n_forms += got["method"] == "elicitation/create"
             true(n_forms <= 5, f"{n_forms} forms of a loop")
+            # What waits for the person ends with its call.
+            withdrawn = 0
+            while withdrawn < n_forms:
+                withdrawn += server.receive(10).get("method") == "notifications/cancelled"
     with check("no server takes the name or the prefix of a tool of sinew or of another server"):
         tables = [f'[tools.mcp_servers."{name}"]\n{entry()[2:-2].replace(", internal", chr(10) + "internal").replace(", args", chr(10) + "args")}\n' for name in ["mcp", "tool", "a_b", "a.b"]]
         options = ["--config", checks.write(beside / "servers.toml", "".join(tables))]

@@ -96,6 +96,19 @@ def honest(root, beside):
                 equal(called(root, "web__header", {"name": "x-own"}, *web)[2], "hader-1")
     with started() as url:
         web = named("web", url)
+        with check("a server without a handshake tells that it has another tool, which waits for a person"):
+            with wire.Server(root, *web) as server:
+                server.send(wire.INITIALIZE, wire.INITIALIZED)
+                equal(server.receive()["id"], 0)
+                answer(server, wire.request(1, "tools/list"))
+                equal(checks.text(answer(server, wire.tool_call(2, "web__echo", {"text": "x"}))), "x")
+                time.sleep(1)
+                equal(checks.text(answer(server, wire.tool_call(3, "web__more", {}))), "added")
+                until = time.monotonic() + 10
+                while "is disabled" not in (text := checks.text(answer(server, wire.tool_call(4, "web__later", {})))):
+                    true(time.monotonic() < until, text)
+                    time.sleep(0.2)
+        forget("web")
         with check("the ledger has the call with server, tool and pinned definition"):
             contains(checks.records("tool = 'web__echo'")[-1]["text"], "the tool `echo` of the server `web`, definition ")
         with check("one connection serves a session, calls run side by side, and progress and cancellation pass"):
@@ -360,21 +373,68 @@ def hostile(root):
         contains(errors, "`tools.mcp_servers.far` has no usable `url`: `http` is for this machine alone")
 
 
-def login(root, *options, visit=True, answer=None):
-    """Signs in as a person with a browser does; returns the exit code and what was printed."""
+def login(root, *options, answers=("page",)):
+    """Signs in as a person with a browser does, or leads the browser back with other answers; returns the exit code and what was printed."""
     args = [checks.binary(), "--root", root, *options, "mcp-servers", "login", "web", "--no-browser"]
     process = subprocess.Popen([str(arg) for arg in args], cwd=root, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     lines = []
     for line in process.stderr:
         lines.append(line)
-        if line.strip().startswith("http") and visit:
-            page = line.strip()
-            if answer:
-                back = urllib.parse.parse_qs(urllib.parse.urlsplit(page).query)["redirect_uri"][0]
-                page = f"{back}?{answer}"
-            with urllib.request.urlopen(page, timeout=10) as got:
-                contains(got.read().decode(), "sinew has the answer")
+        if line.strip().startswith("http"):
+            query = urllib.parse.parse_qs(urllib.parse.urlsplit(line.strip()).query)
+            for answer in answers:
+                back = f"{query['redirect_uri'][0]}?{answer}".replace("STATE", query["state"][0])
+                with urllib.request.urlopen(line.strip() if answer == "page" else back, timeout=10) as got:
+                    contains(got.read().decode(), "sinew has the answer")
     return process.wait(20), "".join(lines)
+
+
+class Turned(http.server.BaseHTTPRequestHandler):
+    """A server that refuses tokens and sends clients elsewhere for new ones, in the name of the same issuer."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"')
+        self.end_headers()
+
+    def do_GET(self):
+        if "protected-resource" in self.path:
+            body = {"resource": f"{self.base}/mcp", "authorization_servers": [self.base]}
+        else:
+            body = {
+                "issuer": self.base, "authorization_endpoint": f"{self.base}/authorize", "token_endpoint": self.token,
+                "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
+            }
+        body = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def turned(port):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Turned)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+def at_once(root, options):
+    """Returns what six processes that call at once get."""
+    threads, texts = [], []
+    for _ in range(6):
+        threads.append(threading.Thread(target=lambda: texts.append(called(root, "web__echo", {"text": "x"}, *options)[2])))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    return texts
 
 
 def tokens():
@@ -399,14 +459,15 @@ def signed_in(root, beside):
             equal(code, 1)
             contains(errors, "it wants a sign-in", "sinew mcp-servers login")
         with check("who refuses at the page is not signed in, and hears why"):
-            code, errors = login(root, *web, answer="error=access_denied&error_description=not+today%1b")
+            code, errors = login(root, *web, answers=["error=access_denied&error_description=not+today%1b&state=STATE"])
             equal((code, tokens().exists()), (1, False), errors)
             contains(errors, "the sign-in at the server `web` failed: access_denied: not today")
-        with check("an answer of somebody else is no sign-in"):
-            code, errors = login(root, *web, answer="code=stolen&state=forged")
+        with check("a code that was not issued is no sign-in"):
+            code, errors = login(root, *web, answers=["code=stolen&state=STATE"])
             equal((code, tokens().exists()), (1, False), errors)
-        with check("a person signs in with a browser, and the tools of the server are called"):
-            code, errors = login(root, *web)
+        with check("a person signs in with a browser, whatever others send before, and the tools of the server are called"):
+            code, errors = login(root, *web, answers=["code=stolen&state=forged", "error=no&error_description=theirs", "page"])
+            true("theirs" not in errors, errors)
             equal(code, 0, errors)
             contains(errors, "Sign in here:", "signed in at web")
             echo()
@@ -428,9 +489,19 @@ def signed_in(root, beside):
     kept = json.loads(state.read_text())
     kept["access"] = {}
     state.write_text(json.dumps(kept))
-    with started(*words, port=port), check("a token that the server forgot is refreshed, without a person"):
-        echo()
-        equal(log()[-1], "refresh")
+    with started(*words, port=port), check("a token that the server forgot is refreshed once by six processes, without a person"):
+        n = len(log())
+        equal(at_once(root, web), ["x"] * 6)
+        equal(log()[n:], ["refresh"])
+    with check("a server that names another place for tokens gets no refresh token there, and a person sees the place"):
+        Canary.hits.clear()
+        Turned.base, Turned.token = f"http://127.0.0.1:{port}", f"{served(Canary)}/token"
+        with turned(port):
+            contains(called(root, "web__echo", {"text": "x"}, *web)[2], "it wants a sign-in")
+            equal(Canary.hits, [])
+            code, errors = login(root, *named("web", f"http://127.0.0.1:{port}/mcp", oauth={"client_id": "me"}), answers=["error=no&state=STATE"])
+            equal(code, 1)
+            contains(errors, f"The tokens come from {Turned.token}")
     kept = json.loads(state.read_text())
     kept["access"] = {}
     state.write_text(json.dumps(kept))
@@ -438,13 +509,7 @@ def signed_in(root, beside):
         with check("a token that expires soon is refreshed first, also by six processes at once"):
             echo()
             n = len(log())
-            threads, texts = [], []
-            for _ in range(6):
-                threads.append(threading.Thread(target=lambda: texts.append(called(root, "web__echo", {"text": "x"}, *web)[2])))
-                threads[-1].start()
-            for thread in threads:
-                thread.join()
-            equal(texts, ["x"] * 6)
+            equal(at_once(root, web), ["x"] * 6)
             true(set(log()[n:]) == {"refresh"}, str(log()[n:]))
     kept = json.loads(state.read_text())
     kept["access"], kept["refresh"] = {}, {}

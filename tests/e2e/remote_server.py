@@ -148,6 +148,13 @@ def made():
         """Asks the person what they want."""
         return json.dumps({"action": answer.action, "data": getattr(answer, "data", None) and answer.data.model_dump()})
 
+    @server.tool()
+    async def more(ctx: Context) -> str:
+        """Adds a tool."""
+        server.add_tool(lambda: "came later", name="later", description="Came later.")
+        await ctx.notify_tools_changed()
+        return "added"
+
     @server.resource("note://today")
     def today() -> str:
         """What is to be done."""

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, ListToolsRequest,
-    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerResult,
+    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, Peer, PeerRequestOptions, RunningService,
@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 use crate::definition::Definition;
 use crate::features::{Feature, List, add_page};
 use crate::handler::Handler;
+use crate::http::sign_in_wanted;
 use crate::ongoing::{Caller, Entered, Ongoing};
 use crate::settings::{Endpoint, ServerSettings, Timeouts};
 use crate::sign_in::CredentialFiles;
@@ -31,6 +32,8 @@ use crate::wire::{ENDS, Process, reached, words_of};
 const MAX_CALL: Duration = Duration::from_secs(3600);
 /// How often a server may ask for something before it answers a call.
 const MAX_ROUNDS: usize = 8;
+/// How long after a subscription ended the next one is asked for.
+const LISTENS_AGAIN: Duration = Duration::from_secs(30);
 /// The most pages of a list of tools.
 const MAX_PAGES: usize = 100;
 /// The most tools of a server.
@@ -153,6 +156,26 @@ impl Connection {
             && lock(&self.service).as_ref().is_some_and(|service| !service.is_closed())
     }
 
+    /// Listens for changed tools at a server that has no handshake and so says nothing by itself, until it is closed.
+    pub(crate) fn listening(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let tells = self.peer.peer_info().is_some_and(|info| {
+            let tools = info.capabilities.tools.as_ref();
+            tools.is_some_and(|tools| tools.list_changed == Some(true))
+        });
+        let (peer, changed) = (self.peer.clone(), Arc::clone(&self.handler.tools_changed));
+        (tells && !self.traits.needs_handshake).then_some(async move {
+            while !peer.is_transport_closed() {
+                let filter = SubscriptionFilter::builder().tools_list_changed().build();
+                if let Ok(mut subscription) = peer.listen(filter).await {
+                    while let Ok(Some(_)) = subscription.next().await {
+                        changed.notify_one();
+                    }
+                }
+                sleep(LISTENS_AGAIN).await;
+            }
+        })
+    }
+
     /// Waits until the server says that its tools are others.
     pub(crate) async fn tools_changed(&self) {
         self.handler.tools_changed.notified().await;
@@ -221,7 +244,7 @@ impl Connection {
                 Err(error) => return Err(self.failed(server, error).await),
             };
             params.request_state = required.request_state.clone();
-            let input = self.handler.input(required).await.map_err(|why| {
+            let input = self.handler.input(required, entered.number()).await.map_err(|why| {
                 ToolError::new(Kind::Unavailable, format!("the server `{server}`: {why}"))
             })?;
             params.input_responses = Some(input);
@@ -331,6 +354,16 @@ impl Connection {
                     timeout.as_secs()
                 ),
             ),
+            ServiceError::TransportSend(error)
+                if sign_in_wanted(error.error.as_ref()).is_some() =>
+            {
+                let wanted = sign_in_wanted(error.error.as_ref()).unwrap_or_default();
+                ToolError::new(
+                    Kind::Unavailable,
+                    format!("the server `{server}` does not answer: {wanted}"),
+                )
+                .hint(format!("a person signs in with `sinew mcp-servers login {server}`"))
+            }
             error => ToolError::new(
                 Kind::ExecutionFailed,
                 format!("the server `{server}` gave no answer: {}", self.words(error).await),

@@ -18,6 +18,9 @@ use tokio::sync::Notify;
 
 use crate::ongoing::Ongoing;
 
+/// The most requests in one answer that asks for input.
+const MAX_REQUESTS: usize = 16;
+
 /// Answers one server.
 #[derive(Clone)]
 pub(crate) struct Handler {
@@ -43,11 +46,12 @@ impl Handler {
         ListRootsResult::new(self.roots.iter().map(|uri| Root::new(uri.clone())).collect())
     }
 
-    async fn elicited(&self, asked: ElicitRequestParams) -> ElicitResult {
+    /// Shows a form, of a call where that is known.
+    async fn elicited(&self, asked: ElicitRequestParams, call: Option<u64>) -> ElicitResult {
         let filled = match asked {
             ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
                 let schema = serde_json::to_value(requested_schema).unwrap_or_default();
-                self.ongoing.fill(&message, schema).await
+                self.ongoing.fill(&message, schema, call).await
             }
             // A page of a server would ask what it likes.
             _ => Filled::Declined,
@@ -65,12 +69,17 @@ impl Handler {
     pub(crate) async fn input(
         &self,
         required: InputRequiredResult,
+        call: u64,
     ) -> Result<InputResponses, &'static str> {
         let mut responses = InputResponses::new();
-        for (key, request) in required.input_requests.unwrap_or_default() {
+        let requests = required.input_requests.unwrap_or_default();
+        if MAX_REQUESTS < requests.len() {
+            return Err("it asks for too much at once");
+        }
+        for (key, request) in requests {
             let response = match request {
                 InputRequest::Elicitation(request) => {
-                    serde_json::to_value(self.elicited(request.params).await)
+                    serde_json::to_value(self.elicited(request.params, Some(call)).await)
                 }
                 InputRequest::ListRoots(_) => serde_json::to_value(self.roots()),
                 _ => return Err("it asks for a model, and gets none"),
@@ -103,7 +112,7 @@ impl ClientHandler for Handler {
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         tokio::select! {
-            result = self.elicited(request) => Ok(result),
+            result = self.elicited(request, None) => Ok(result),
             () = context.ct.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
         }
     }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use reqwest::Client;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -13,11 +14,13 @@ use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-    StreamableHttpPostResponse,
+    AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpClientTransportConfig,
+    StreamableHttpError, StreamableHttpPostResponse,
 };
 use sinew_guard::{HttpAddress, server_client};
+use sinew_tool::shown_line;
 use sse_stream::Sse;
+use tokio::sync::watch;
 
 use crate::pipe::MAX_MESSAGE;
 use crate::sign_in::Tokens;
@@ -36,6 +39,8 @@ pub(crate) struct Backend {
     client: Client,
     /// What a sign-in brought, unless the entry has a header of its own for it.
     tokens: Option<Arc<Tokens>>,
+    /// Closed with the connection: what still waits for the server then ends.
+    open: watch::Receiver<()>,
 }
 
 /// Returns the transport to a server, or why there is none. Nothing is sent yet.
@@ -43,6 +48,7 @@ pub(crate) fn transport(
     address: &HttpAddress,
     headers: &[(String, String)],
     tokens: Option<Tokens>,
+    open: watch::Receiver<()>,
 ) -> Result<StreamableHttpClientTransport<Backend>, String> {
     let client = server_client(address)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(address.as_str())
@@ -52,7 +58,7 @@ pub(crate) fn transport(
     let mut retries = ExponentialBackoff::default();
     retries.max_times = Some(MAX_RECONNECTS);
     config.retry_config = Arc::new(retries);
-    let backend = Backend { client, tokens: tokens.map(Arc::new) };
+    let backend = Backend { client, tokens: tokens.map(Arc::new), open };
     Ok(StreamableHttpClientTransport::with_client(backend, config))
 }
 
@@ -69,27 +75,64 @@ fn parsed(headers: &[(String, String)]) -> Result<Headers, String> {
     headers.iter().map(one).collect()
 }
 
-/// Returns whether an error says that the server wants a sign-in.
-pub(crate) fn wants_sign_in(error: &(dyn Error + 'static)) -> bool {
+/// Some servers refuse a token without the header that says so.
+fn without_challenge(error: Failure) -> Failure {
+    match error {
+        StreamableHttpError::UnexpectedServerResponse(words) if words.starts_with("HTTP 401") => {
+            StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
+        }
+        error => error,
+    }
+}
+
+/// Returns what a person must do about a sign-in, where an error says that the server wants one.
+pub(crate) fn sign_in_wanted(error: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let error = inner.map_or(error, |inner| inner as &(dyn Error + 'static));
-        if let Some(failure) = error.downcast_ref::<Failure>() {
-            return matches!(
-                failure,
-                StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)
-            );
+        match error.downcast_ref::<Failure>() {
+            Some(StreamableHttpError::AuthRequired(_)) => {
+                let words = "it wants a sign-in; `sinew mcp-servers login` begins one";
+                return Some(words.to_owned());
+            }
+            Some(StreamableHttpError::InsufficientScope(error)) => {
+                let scope = error.required_scope.as_deref().map(shown_line).unwrap_or_default();
+                return Some(format!(
+                    "it wants a sign-in with the scope `{scope}`; `sinew mcp-servers login` asks for it with `--scope`"
+                ));
+            }
+            Some(_) => return None,
+            None => next = error.source(),
         }
-        next = error.source();
     }
-    false
+    None
 }
 
 impl Backend {
+    /// Waits until the connection is closed.
+    fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut open = self.open.clone();
+        async move { while open.changed().await.is_ok() {} }
+    }
+
+    /// Sends a request unless the connection is closed first.
+    async fn send<T, Sent>(&self, send: impl Fn(Option<String>) -> Sent) -> Result<T, Failure>
+    where
+        Sent: Future<Output = Result<T, Failure>>,
+    {
+        tokio::select! {
+            sent = self.send_signed_in(send) => sent,
+            () = self.closed() => Err(StreamableHttpError::TransportChannelClosed),
+        }
+    }
+
     /// Sends a request with the token of a sign-in, if there is one, and once more where the server refuses it and it can
     /// be refreshed.
-    async fn send<T, Sent>(&self, send: impl Fn(Option<String>) -> Sent) -> Result<T, Failure>
+    async fn send_signed_in<T, Sent>(
+        &self,
+        send: impl Fn(Option<String>) -> Sent,
+    ) -> Result<T, Failure>
     where
         Sent: Future<Output = Result<T, Failure>>,
     {
@@ -98,13 +141,14 @@ impl Backend {
             None => None,
         };
         let sent = send(token.clone()).await;
+        let sent = sent.map_err(without_challenge);
         let is_refused = matches!(sent, Err(StreamableHttpError::AuthRequired(_)));
         let again = match (&self.tokens, token) {
             (Some(tokens), Some(refused)) if is_refused => tokens.after(&refused).await?,
             _ => None,
         };
         let sent = match again {
-            Some(token) => send(Some(token)).await,
+            Some(token) => send(Some(token)).await.map_err(without_challenge),
             None => sent,
         };
         sent.map_err(|error| match error {
@@ -125,7 +169,7 @@ impl StreamableHttpClient for Backend {
         _auth_header: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        self.send(|token| {
+        let posted = self.send(|token| {
             self.client.post_message_with_max_sse_event_size(
                 Arc::clone(&uri),
                 message.clone(),
@@ -134,8 +178,13 @@ impl StreamableHttpClient for Backend {
                 headers.clone(),
                 MAX_MESSAGE,
             )
+        });
+        Ok(match posted.await? {
+            StreamableHttpPostResponse::Sse(events, id) => {
+                StreamableHttpPostResponse::Sse(events.take_until(self.closed()).boxed(), id)
+            }
+            other => other,
         })
-        .await
     }
 
     async fn delete_session(
@@ -160,7 +209,7 @@ impl StreamableHttpClient for Backend {
         _auth_header: Option<String>,
         headers: Headers,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        self.send(|token| {
+        let opened = self.send(|token| {
             self.client.get_stream_with_max_sse_event_size(
                 Arc::clone(&uri),
                 session_id.clone(),
@@ -169,7 +218,7 @@ impl StreamableHttpClient for Backend {
                 headers.clone(),
                 MAX_MESSAGE,
             )
-        })
-        .await
+        });
+        Ok(opened.await?.take_until(self.closed()).boxed())
     }
 }

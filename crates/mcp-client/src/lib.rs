@@ -10,6 +10,7 @@ mod definition;
 mod features;
 mod handler;
 mod http;
+mod link;
 mod ongoing;
 mod pins;
 mod pipe;
@@ -18,6 +19,7 @@ mod settings;
 mod sign_in;
 mod tool;
 mod wire;
+mod worker;
 
 pub use connection::MAX_TOOLS;
 pub use definition::{Definition, MAX_DEPTH, MAX_DESCRIPTION, MAX_SCHEMA};

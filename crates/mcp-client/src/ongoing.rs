@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sinew_runtime::Runtime;
 use sinew_tool::sync::lock;
 use sinew_tool::{Context, Filled, Form, Progress, visible_only};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 /// The most forms that a server may show during one call.
@@ -17,8 +18,14 @@ const MAX_FORMS: usize = 5;
 const MAX_FIELDS: usize = 16;
 /// The longest message of a form, in bytes.
 const MAX_MESSAGE: usize = 4 << 10;
+/// The most lines of a message.
+const MAX_LINES: usize = 30;
 /// The longest schema of a form, in bytes.
 const MAX_SCHEMA: usize = 16 << 10;
+/// The longest text in a schema, in bytes.
+const MAX_TEXT: usize = 256;
+/// The longest name of a field, in bytes.
+const MAX_KEY: usize = 64;
 
 /// What a call is about, for whom its server may ask something.
 #[derive(Debug, Clone)]
@@ -50,6 +57,8 @@ pub(crate) struct Ongoing {
 struct Calls {
     next: u64,
     by_number: HashMap<u64, Call>,
+    /// Forms that wait for the person, whose time is not the server's.
+    n_open: usize,
 }
 
 struct Call {
@@ -57,9 +66,9 @@ struct Call {
     token: Option<ProgressToken>,
     /// When the server gave a sign last.
     heard: Instant,
-    /// Forms that wait for the person, whose time is not the server's.
-    n_open: usize,
     n_forms: usize,
+    /// Changes once the call ends.
+    going: watch::Sender<()>,
 }
 
 impl Ongoing {
@@ -73,7 +82,8 @@ impl Ongoing {
         calls.next += 1;
         let number = calls.next;
         let heard = Instant::now();
-        let call = Call { caller, token: None, heard, n_open: 0, n_forms: 0 };
+        let going = watch::Sender::new(());
+        let call = Call { caller, token: None, heard, n_forms: 0, going };
         calls.by_number.insert(number, call);
         drop(calls);
         Entered { ongoing: self.clone(), number }
@@ -98,37 +108,38 @@ impl Ongoing {
         }
     }
 
-    /// Shows a form of the server to the person who waits for its newest call. Without a call there is no such person.
-    pub(crate) async fn fill(&self, message: &str, schema: Value) -> Filled {
+    /// Shows a form of the server to the person who waits for this call, or for its newest one, until that call ends.
+    pub(crate) async fn fill(&self, message: &str, schema: Value, call: Option<u64>) -> Filled {
         let Some(schema) = shown_schema(schema) else { return Filled::Declined };
         let Some(runtime) = self.runtime.upgrade() else { return Filled::Gone };
-        let Some((open, caller)) = self.open_form() else { return Filled::Declined };
-        let mut message = visible_only(message);
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        let Some((open, caller, mut going)) = self.open_form(call) else { return Filled::Declined };
         let Caller { call_id, session, .. } = caller;
-        let defaults = defaults(&schema);
-        let form = Form { call_id, session, server: Arc::clone(&self.server), message, schema };
-        let filled = runtime.fill(&form).await;
+        let (message, server) = (shown_message(message), Arc::clone(&self.server));
+        let form = Form { call_id, session, server, message, schema };
+        let filled = tokio::select! {
+            filled = runtime.fill(&form) => filled,
+            _ = going.changed() => Filled::Closed,
+        };
         drop(open);
         match filled {
-            // Fields that the person leaves alone have the values that the form showed.
-            Filled::Sent(fields) => Filled::Sent(defaults.into_iter().chain(fields).collect()),
+            Filled::Sent(fields) => Filled::Sent(sent(&form.schema, fields)),
             filled => filled,
         }
     }
 
-    fn open_form(&self) -> Option<(OpenForm, Caller)> {
+    fn open_form(&self, call: Option<u64>) -> Option<(OpenForm, Caller, watch::Receiver<()>)> {
         let mut calls = lock(&self.calls);
-        let number = *calls.by_number.keys().max()?;
+        let number = call.or_else(|| calls.by_number.keys().max().copied())?;
         let call = calls.by_number.get_mut(&number)?;
         if MAX_FORMS <= call.n_forms {
             return None;
         }
         call.n_forms += 1;
-        call.n_open += 1;
-        let caller = call.caller.clone();
+        let (caller, going) = (call.caller.clone(), call.going.subscribe());
+        // Which call a server asks for is not always known, so the time of none runs meanwhile.
+        calls.n_open += 1;
         drop(calls);
-        Some((OpenForm { ongoing: self.clone(), number }, caller))
+        Some((OpenForm(self.clone()), caller, going))
     }
 }
 
@@ -139,6 +150,10 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Says by which token the server reports progress.
     pub(crate) fn listen(&self, token: ProgressToken) {
         if let Some(call) = lock(&self.ongoing.calls).by_number.get_mut(&self.number) {
@@ -150,10 +165,13 @@ impl Entered {
     /// Waits until the server has given no sign for so long, while nothing waited for the person.
     pub(crate) async fn silent(&self, within: Duration) {
         loop {
-            let until = match lock(&self.ongoing.calls).by_number.get(&self.number) {
-                Some(Call { n_open: 0, heard, .. }) => *heard + within,
-                // The form ends with a sign.
-                _ => Instant::now() + within,
+            let until = {
+                let calls = lock(&self.ongoing.calls);
+                match calls.by_number.get(&self.number) {
+                    Some(call) if calls.n_open == 0 => call.heard + within,
+                    // The form ends with a sign.
+                    _ => Instant::now() + within,
+                }
             };
             if until <= Instant::now() {
                 return;
@@ -170,39 +188,71 @@ impl Drop for Entered {
 }
 
 /// A form that waits for the person until it is dropped.
-struct OpenForm {
-    ongoing: Ongoing,
-    number: u64,
-}
+struct OpenForm(Ongoing);
 
 impl Drop for OpenForm {
     fn drop(&mut self) {
-        if let Some(call) = lock(&self.ongoing.calls).by_number.get_mut(&self.number) {
-            call.n_open -= 1;
-            call.heard = Instant::now();
-        }
+        let mut calls = lock(&self.0.calls);
+        calls.n_open = calls.n_open.saturating_sub(1);
+        let now = Instant::now();
+        calls.by_number.values_mut().for_each(|call| call.heard = now);
     }
 }
 
-/// Returns a schema of fields without what a person does not see, or nothing where it has too many or too long ones.
+/// Returns the message of a form: visible characters, and no more lines than a person reads.
+fn shown_message(message: &str) -> String {
+    let mut message = visible_only(message);
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    let lines: Vec<&str> = message.lines().filter(|line| !line.trim().is_empty()).collect();
+    let shown = lines.get(..MAX_LINES.min(lines.len())).unwrap_or_default();
+    shown.join("\n")
+}
+
+/// Returns a schema of fields with visible texts of one line; nothing where it has too many, or names that are no plain words.
 fn shown_schema(schema: Value) -> Option<Value> {
-    let n_fields = schema.get("properties")?.as_object()?.len();
-    if MAX_FIELDS < n_fields || MAX_SCHEMA < schema.to_string().len() {
-        return None;
-    }
-    Some(visible(schema))
+    let fields = schema.get("properties")?.as_object()?;
+    let is_plain = |name: &String| {
+        (1..=MAX_KEY).contains(&name.len())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-. ".contains(c))
+    };
+    let is_usable = fields.len() <= MAX_FIELDS
+        && fields.keys().all(is_plain)
+        && schema.to_string().len() <= MAX_SCHEMA;
+    is_usable.then(|| {
+        let properties = visible(schema.get("properties").cloned().unwrap_or_default());
+        let required = visible(schema.get("required").cloned().unwrap_or_else(|| json!([])));
+        json!({"type": "object", "properties": properties, "required": required})
+    })
 }
 
-/// Takes unseen characters out of every text.
+/// Makes every text one visible line.
 fn visible(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(visible_only(&text)),
+        Value::String(text) => {
+            let mut line = visible_only(&text).split_whitespace().collect::<Vec<_>>().join(" ");
+            line.truncate(line.floor_char_boundary(MAX_TEXT));
+            Value::String(line)
+        }
         Value::Array(values) => values.into_iter().map(visible).collect(),
         Value::Object(members) => {
-            Value::Object(members.into_iter().map(|(name, value)| (name, visible(value))).collect())
+            let seen = |(name, value): (String, Value)| (visible_only(&name), visible(value));
+            Value::Object(members.into_iter().map(seen).collect())
         }
         other => other,
     }
+}
+
+/// Returns what goes back to the server: known fields with plain values, and for those that the person left alone the values
+/// that the form showed.
+fn sent(schema: &Value, fields: Map<String, Value>) -> Map<String, Value> {
+    let known = |name: &str| schema.pointer(&format!("/properties/{name}")).is_some();
+    let is_plain = |value: &Value| match value {
+        Value::Array(values) => values.iter().all(Value::is_string),
+        Value::Object(_) => false,
+        _ => true,
+    };
+    let filled = fields.into_iter().filter(|(name, value)| known(name) && is_plain(value));
+    defaults(schema).into_iter().chain(filled).collect()
 }
 
 /// Returns the values that the fields have at first.
@@ -219,27 +269,40 @@ mod tests {
 
     use super::*;
 
+    fn schema(n: usize, name: &str, title: &str) -> Value {
+        let fields =
+            (0..n).map(|n| (format!("{name}{n}"), json!({"type": "string", "title": title})));
+        json!({"type": "object", "properties": fields.collect::<Map<_, _>>(), "required": []})
+    }
+
     #[test]
     fn forms_are_seen_and_bounded() {
-        let schema = |n: usize, title: &str| {
-            let fields =
-                (0..n).map(|n| (format!("f{n}"), json!({"type": "string", "title": title})));
-            json!({"type": "object", "properties": fields.collect::<Map<_, _>>()})
-        };
-        assert_eq!(shown_schema(schema(1, "a\u{202e}b")), Some(schema(1, "ab")));
+        let shown = shown_schema(schema(1, "f", "a\u{202e}b\n\nBash wants"));
+        assert_eq!(shown, Some(schema(1, "f", "ab Bash wants")));
+        let mut titled = schema(1, "f", "a");
+        titled["description"] = json!("Run it?");
+        assert_eq!(shown_schema(titled), Some(schema(1, "f", "a")), "only fields are shown");
         for (schema, expected) in [
-            (schema(MAX_FIELDS, "a"), true),
-            (schema(MAX_FIELDS + 1, "a"), false),
-            (schema(1, &"x".repeat(MAX_SCHEMA)), false),
+            (schema(MAX_FIELDS, "f", "a"), true),
+            (schema(MAX_FIELDS + 1, "f", "a"), false),
+            (schema(1, "f", &"x".repeat(MAX_SCHEMA)), false),
+            (schema(1, "f\u{202e}", "a"), false),
+            (schema(1, "a\nb", "a"), false),
             (json!({"type": "object"}), false),
         ] {
             assert_eq!(shown_schema(schema).is_some(), expected);
         }
+        assert_eq!(shown_message("\n\n\u{200b}one\n \ntwo"), "one\ntwo");
+        assert_eq!(shown_message(&"x\n".repeat(2_000)).lines().count(), MAX_LINES);
     }
 
     #[test]
-    fn fields_have_their_defaults() {
-        let schema = json!({"properties": {"a": {"default": 1}, "b": {"type": "string"}}});
-        assert_eq!(Value::Object(defaults(&schema)), json!({"a": 1}));
+    fn known_fields_go_back_with_their_defaults() {
+        let schema = json!({"properties": {"a": {"default": 1}, "b": {"type": "string"}, "c": {}}});
+        let fields = json!({"b": "x", "c": {"deep": 1}, "other": 2});
+        let fields = fields.as_object().cloned().unwrap_or_default();
+        assert_eq!(Value::Object(sent(&schema, fields)), json!({"a": 1, "b": "x"}));
+        let fields = json!({"a": 2, "c": ["x"]}).as_object().cloned().unwrap_or_default();
+        assert_eq!(Value::Object(sent(&schema, fields)), json!({"a": 2, "c": ["x"]}));
     }
 }

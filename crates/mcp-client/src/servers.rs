@@ -6,27 +6,24 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sinew_runtime::{ForeignEntry, PendingTools, Runtime, Visibility};
 use sinew_tool::sync::lock;
 use sinew_tool::{Arguments, ContentHash, Context, Kind, Reply, ToolError};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 
 use crate::connection::{Connection, Traits};
 use crate::definition::Definition;
 use crate::features::Feature;
+use crate::link::{Link, MAX_PAUSE};
 use crate::ongoing::Caller;
 use crate::pins::{Compared, PinStore, ServerPin, Waiting, compare};
 use crate::settings::ServerSettings;
 use crate::sign_in::{CredentialFiles, SignIn};
 use crate::tool::{Pinned, disabled};
+use crate::worker::{AbortOnDrop, Worker};
 
-/// How long a server that failed is left alone at first; then half as long again each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// The most sessions that use one server, each a process of its own.
 const MAX_SESSIONS: usize = 32;
 /// How long changes of a list of tools are collected.
@@ -71,15 +68,6 @@ struct Known {
     offered: Vec<(String, ContentHash, Visibility)>,
 }
 
-/// The connection of one session to a server.
-#[derive(Default)]
-struct Link {
-    connection: Option<Arc<Connection>>,
-    n_failures: u32,
-    /// Until when it is left alone, and why.
-    resting: Option<(Instant, String)>,
-}
-
 /// What is known of a server, for people.
 #[derive(Debug, Clone)]
 pub struct ServerStatus {
@@ -99,13 +87,6 @@ pub struct ServerStatus {
     pub missing: Vec<String>,
     /// What could not be read of it.
     pub problems: Vec<String>,
-}
-
-/// The thread that follows all servers.
-struct Worker {
-    handle: Handle,
-    ends: Arc<Notify>,
-    thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Servers {
@@ -206,7 +187,9 @@ impl Servers {
 
     /// Forgets what a sign-in at a server brought; returns whether there was some.
     pub fn sign_out(&self, name: &str) -> Result<bool, ToolError> {
-        self.0.credentials.remove(&self.0.server(name)?.settings.pin)
+        let server = self.0.server(name)?;
+        let _locked = self.0.credentials.lock(&server.settings.pin)?;
+        self.0.credentials.remove(&server.settings.pin)
     }
 
     /// Pins the waiting tools of a server that have these hashes, and takes away the pins of tools that it lists no more.
@@ -383,16 +366,10 @@ impl Inner {
             return Err(ToolError::new(Kind::Unavailable, words)
                 .hint("`sinew mcp-servers list` says why; remove the file to pin it anew"));
         }
-        if let Some(connection) = link.connection.take() {
-            if connection.is_open() {
-                link.connection = Some(Arc::clone(&connection));
-                return Ok(connection);
-            }
-            connection.close().await;
+        if let Some(connection) = link.open().await {
+            return Ok(connection);
         }
-        if let Some((until, why)) = &link.resting
-            && let Some(left) = until.checked_duration_since(Instant::now())
-        {
+        if let Some((left, why)) = link.resting() {
             let seconds = left.as_secs_f64();
             return Err(ToolError::new(
                 Kind::Unavailable,
@@ -412,9 +389,7 @@ impl Inner {
         };
         match opened.await {
             Ok(connection) => {
-                link.n_failures = 0;
-                link.resting = None;
-                link.connection = Some(Arc::clone(&connection));
+                link.opened(Arc::clone(&connection));
                 self.follow(server, &connection);
                 Ok(connection)
             }
@@ -430,8 +405,12 @@ impl Inner {
     /// Lists the tools of a server again when it says that they are others.
     fn follow(self: &Arc<Self>, server: &Arc<Server>, connection: &Arc<Connection>) {
         let (inner, server) = (Arc::downgrade(self), Arc::clone(server));
+        let listening = connection
+            .listening()
+            .map(|listening| AbortOnDrop(tokio::spawn(listening).abort_handle()));
         let connection = Arc::downgrade(connection);
         tokio::spawn(async move {
+            let _listening = listening;
             loop {
                 let Some(open) = connection.upgrade() else { return };
                 tokio::select! {
@@ -505,50 +484,45 @@ impl Inner {
         let known = lock(&server.known).clone();
         let name: Arc<str> = Arc::from(server.settings.name.as_str());
         let mut tools: Vec<ForeignEntry> = Vec::new();
-        let mut offered = Vec::new();
+        let mut offered: Vec<(String, ContentHash, Visibility)> = Vec::new();
+        let mut add =
+            |definition: Definition, hash, feature: Option<Feature>, disabled: Option<String>| {
+                let visibility = match disabled {
+                    Some(_) => Visibility::Disabled,
+                    None => server.settings.visibility(&definition.name),
+                };
+                // A feature gives way to a tool of the server with its name.
+                if feature.is_none() || offered.iter().all(|(name, ..)| *name != definition.name) {
+                    offered.push((definition.name.clone(), hash, visibility));
+                    let (servers, server_name) = (Weak::clone(&self.me), Arc::clone(&name));
+                    let (definition, host) = (Arc::new(definition), server.settings.host());
+                    let pinned = Pinned {
+                        servers,
+                        server: server_name,
+                        definition,
+                        feature,
+                        hash,
+                        disabled,
+                        host,
+                    };
+                    tools.push((Box::new(pinned), visibility));
+                }
+            };
         let pinned = known.pin.iter().flat_map(|pin| &pin.tools);
         let new = known.waiting.iter().filter(|one| one.pinned.is_none());
         for tool in pinned.chain(new.map(|one| &one.now)) {
             let is_waiting = known.waiting.iter().any(|one| one.now.name == tool.name);
-            let Ok(definition) = tool.cleaned() else { continue };
-            let hash = tool.hash();
-            let pinned = Pinned {
-                servers: Weak::clone(&self.me),
-                server: Arc::clone(&name),
-                hash,
-                definition: Arc::new(definition),
-                feature: None,
-                disabled: is_waiting.then(|| String::from(CHANGED)),
-                host: server.settings.host(),
-            };
-            let visibility = match is_waiting {
-                true => Visibility::Disabled,
-                false => server.settings.visibility(&tool.name),
-            };
-            offered.push((tool.name.clone(), hash, visibility));
-            tools.push((Box::new(pinned), visibility));
+            if let Ok(definition) = tool.cleaned() {
+                let disabled = is_waiting.then(|| String::from(CHANGED));
+                add(definition, tool.hash(), None, disabled);
+            }
         }
         let Traits { resources, prompts, .. } =
             known.pin.as_ref().map(ServerPin::traits).unwrap_or_default();
         for feature in Feature::of(resources, prompts) {
             let definition = feature.definition();
-            // A tool of the server may have the name.
-            if offered.iter().any(|(name, ..)| *name == definition.name) {
-                continue;
-            }
-            let (hash, visibility) =
-                (definition.hash(), server.settings.visibility(&definition.name));
-            offered.push((definition.name.clone(), hash, visibility));
-            let pinned = Pinned {
-                servers: Weak::clone(&self.me),
-                server: Arc::clone(&name),
-                hash,
-                definition: Arc::new(definition),
-                feature: Some(feature),
-                disabled: None,
-                host: server.settings.host(),
-            };
-            tools.push((Box::new(pinned), visibility));
+            let hash = definition.hash();
+            add(definition, hash, Some(feature), None);
         }
         // Every change makes clients list anew.
         if known.offered != offered {
@@ -594,7 +568,7 @@ impl Inner {
         worker.handle.spawn(async move {
             let closing = links.into_iter().map(|(_, link)| {
                 tokio::spawn(async move {
-                    if let Some(connection) = link.lock().await.connection.take() {
+                    if let Some(connection) = link.lock().await.take() {
                         connection.close().await;
                     }
                 })
@@ -611,59 +585,6 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl Link {
-    /// Leaves a server that failed alone for a while.
-    fn rest(&mut self, why: String) {
-        let pause = FIRST_PAUSE.mul_f64(1.5_f64.powi(self.n_failures.min(30).cast_signed()));
-        self.n_failures += 1;
-        self.resting = Some((Instant::now() + pause.min(MAX_PAUSE), why));
-    }
-}
-
-impl Worker {
-    fn start() -> Result<Self, ToolError> {
-        let failed = |error| {
-            ToolError::new(Kind::Unavailable, "no thread for the servers can be started")
-                .source(error)
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(failed)?;
-        let handle = runtime.handle().clone();
-        let ends = Arc::new(Notify::new());
-        let until = Arc::clone(&ends);
-        let run = move || {
-            runtime.block_on(until.notified());
-            runtime.shutdown_timeout(Duration::ZERO);
-        };
-        let thread = thread::Builder::new().name(String::from("mcp-servers")).spawn(run);
-        Ok(Self { handle, ends, thread: Some(thread.map_err(failed)?) })
-    }
-
-    /// Returns whether this is the thread of the servers, which must not wait for itself.
-    fn is_this_thread(&self) -> bool {
-        self.thread.as_ref().is_some_and(|one| one.thread().id() == thread::current().id())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.ends.notify_one();
-        if !self.is_this_thread()
-            && let Some(thread) = self.thread.take()
-        {
-            let _ = thread.join();
-        }
-    }
-}
-
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -3,18 +3,17 @@
 //! Tokens are for one server at one address: where the address of the configuration is another one, they are not sent.
 //! Processes that refresh at once wait for one another, since a refresh token is often good for one use.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationCallback, AuthorizationManager, CredentialRefreshGuard,
-    CredentialStore, OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError,
-    OAuthHttpClientFuture, OAuthHttpRequest, StoredCredentials,
+    AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationMetadata, CredentialStore,
+    OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture,
+    OAuthHttpRequest, StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
 use sinew_guard::{CallbackListener, HttpAddress, SignInClient};
-use sinew_tool::sync::lock;
 use sinew_tool::{Kind, ToolError, shown_line};
 
 use crate::settings::{Endpoint, ServerSettings};
@@ -56,24 +55,40 @@ pub struct SignInSettings {
 }
 
 /// What is stored for a server.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Stored {
     /// The address that the tokens are for.
     address: String,
-    /// The client as it was registered.
+    /// Where they are refreshed. A server that names another place later gets no refresh token there.
+    authorization: AuthorizationServer,
+    /// The secret of the client, where sinew registered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    client_secret: Option<String>,
+    registered_secret: Option<String>,
     credentials: StoredCredentials,
 }
 
-/// The tokens of one server.
+/// The authorization server of a sign-in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct AuthorizationServer {
+    issuer: Option<String>,
+    token_endpoint: String,
+}
+
+impl AuthorizationServer {
+    fn of(metadata: &AuthorizationMetadata) -> Self {
+        let token_endpoint = metadata.token_endpoint.clone();
+        Self { issuer: metadata.issuer.clone(), token_endpoint }
+    }
+}
+
+/// The tokens of one server. Writers hold the lock of their file.
 #[derive(Clone)]
 struct Store {
     files: Arc<dyn CredentialFiles>,
     server: String,
     address: String,
-    /// The secret of the client, as far as it has one.
-    client_secret: Arc<Mutex<Option<String>>>,
+    /// What a new sign-in stores beside its tokens; `None` keeps what is stored.
+    begun: Option<(AuthorizationServer, Option<String>)>,
 }
 
 fn not_stored(error: impl std::fmt::Display) -> AuthError {
@@ -88,6 +103,12 @@ impl Store {
         let stored: Stored = serde_json::from_str(&text).map_err(not_stored)?;
         Ok(Some(stored).filter(|stored| stored.address == self.address))
     }
+
+    async fn locked(&self) -> Result<Box<dyn Send>, AuthError> {
+        let (files, server) = (Arc::clone(&self.files), self.server.clone());
+        let locked = tokio::task::spawn_blocking(move || files.lock(&server)).await;
+        locked.map_err(not_stored)?.map_err(not_stored)
+    }
 }
 
 #[async_trait]
@@ -97,8 +118,15 @@ impl CredentialStore for Store {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let client_secret = lock(&self.client_secret).clone();
-        let stored = Stored { address: self.address.clone(), client_secret, credentials };
+        let (authorization, registered_secret) = match &self.begun {
+            Some(begun) => begun.clone(),
+            None => {
+                let stored = self.read()?.ok_or(AuthError::AuthorizationRequired)?;
+                (stored.authorization, stored.registered_secret)
+            }
+        };
+        let address = self.address.clone();
+        let stored = Stored { address, authorization, registered_secret, credentials };
         let text = serde_json::to_string_pretty(&stored).map_err(not_stored)?;
         self.files.save(&self.server, &text).map_err(not_stored)
     }
@@ -106,16 +134,9 @@ impl CredentialStore for Store {
     async fn clear(&self) -> Result<(), AuthError> {
         self.files.remove(&self.server).map(drop).map_err(not_stored)
     }
-
-    async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        let (files, server) = (Arc::clone(&self.files), self.server.clone());
-        let locked = tokio::task::spawn_blocking(move || files.lock(&server)).await;
-        let locked = locked.map_err(not_stored)?.map_err(not_stored)?;
-        Ok(Some(CredentialRefreshGuard::new(locked)))
-    }
 }
 
-/// Sends the requests of a sign-in to judged hosts, and follows no redirect.
+/// Sends the requests of a sign-in to judged hosts.
 struct Requests(SignInClient);
 
 impl OAuthHttpClient for Requests {
@@ -133,13 +154,15 @@ impl Requests {
         request: http::Request<Vec<u8>>,
     ) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
         let client = self.0.client(&request.uri().to_string())?;
-        let mut response = client.execute(request.try_into()?).await?;
+        let sent = client.execute(request.try_into()?).await;
+        // An address can hold a secret.
+        let mut response = sent.map_err(reqwest::Error::without_url)?;
         let mut answer = http::Response::builder().status(response.status());
         for (name, value) in response.headers() {
             answer = answer.header(name, value);
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
+        while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
             if MAX_ANSWER < body.len() + chunk.len() {
                 return Err(format!("an answer of more than {} MiB", MAX_ANSWER >> 20).into());
             }
@@ -150,103 +173,115 @@ impl Requests {
 }
 
 /// The tokens of a connection, and their refresh.
+#[derive(Clone)]
 pub(crate) struct Tokens {
+    address: HttpAddress,
     store: Store,
     settings: SignInSettings,
-    /// With whether it knows the authorization server, which the first refresh looks up.
-    manager: tokio::sync::Mutex<(AuthorizationManager, bool)>,
 }
 
 impl Tokens {
-    pub(crate) async fn new(
+    pub(crate) fn new(
         settings: &ServerSettings,
         files: Arc<dyn CredentialFiles>,
     ) -> Result<Self, AuthError> {
-        let (store, manager, sign_in) = prepared(settings, files).await?;
-        Ok(Self { store, settings: sign_in, manager: tokio::sync::Mutex::new((manager, false)) })
+        let Endpoint::Http { address, sign_in, .. } = &settings.endpoint else {
+            return Err(AuthError::NoAuthorizationSupport);
+        };
+        let store = Store {
+            files,
+            server: settings.pin.clone(),
+            address: address.as_str().to_owned(),
+            begun: None,
+        };
+        Ok(Self { address: address.clone(), store, settings: sign_in.clone() })
     }
 
-    /// Returns the token, refreshed where it expires soon; `None` before a sign-in.
+    /// Returns the token, refreshed where it expires soon; `None` where only a person can get one.
     pub(crate) async fn token(&self) -> Result<Option<String>, AuthError> {
-        let mut manager = self.manager.lock().await;
-        let mut token = manager.0.get_access_token().await;
-        // Without an authorization server a token that expires cannot be refreshed.
-        if let (Err(AuthError::InternalError(_)), false) = (&token, manager.1) {
-            self.find_authorization_server(&mut manager).await?;
-            token = manager.0.get_access_token().await;
+        if self.store.read()?.is_none() {
+            return Ok(None);
         }
-        match token {
-            Ok(token) => Ok(Some(token)),
-            Err(AuthError::AuthorizationRequired) => Ok(None),
-            Err(error) => Err(error),
+        match self.usable().await? {
+            Some(token) => Ok(Some(token)),
+            None => self.refreshed(None).await,
         }
     }
 
     /// Returns another token than the one that the server refused; `None` where only a person can get one.
     pub(crate) async fn after(&self, refused: &str) -> Result<Option<String>, AuthError> {
-        let mut manager = self.manager.lock().await;
-        // Another process or call may have refreshed it meanwhile.
-        match manager.0.get_access_token().await {
-            Ok(token) if token != refused => return Ok(Some(token)),
-            _ => self.find_authorization_server(&mut manager).await?,
-        }
-        match manager.0.refresh_token().await {
-            Ok(_) => {}
-            Err(AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_)) => {
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(manager.0.get_access_token().await.ok().filter(|token| token != refused))
+        self.refreshed(Some(refused.to_owned())).await
     }
 
-    async fn find_authorization_server(
-        &self,
-        manager: &mut (AuthorizationManager, bool),
-    ) -> Result<(), AuthError> {
-        let (manager, is_found) = manager;
-        if !*is_found && manager.initialize_from_store().await? {
-            let stored = self.store.read()?.ok_or(AuthError::AuthorizationRequired)?;
-            let secret = stored.client_secret.or_else(|| self.settings.client_secret.clone());
-            if let Some(secret) = secret {
-                let client =
-                    OAuthClientConfig::new(stored.credentials.client_id, &self.store.address);
-                manager.configure_client(client.with_client_secret(secret.as_str()))?;
-                *lock(&self.store.client_secret) = Some(secret);
-            }
-            *is_found = true;
+    /// Returns the stored token, unless it expires soon.
+    async fn usable(&self) -> Result<Option<String>, AuthError> {
+        let (manager, _) = self.manager().await?;
+        match manager.get_access_token().await {
+            Ok(token) => Ok(Some(token)),
+            // Without an authorization server the manager can only hand out what is stored.
+            Err(AuthError::InternalError(_) | AuthError::AuthorizationRequired) => Ok(None),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
-}
 
-async fn prepared(
-    settings: &ServerSettings,
-    files: Arc<dyn CredentialFiles>,
-) -> Result<(Store, AuthorizationManager, SignInSettings), AuthError> {
-    let Endpoint::Http { address, sign_in, .. } = &settings.endpoint else {
-        return Err(AuthError::NoAuthorizationSupport);
-    };
-    let client = SignInClient::new(address.clone()).map_err(AuthError::InternalError)?;
-    let client = Arc::new(Requests(client));
-    let mut manager =
-        AuthorizationManager::new_with_oauth_http_client(address.as_str(), client).await?;
-    let store = Store {
-        files,
-        server: settings.pin.clone(),
-        address: address.as_str().to_owned(),
-        client_secret: Arc::default(),
-    };
-    manager.set_credential_store(store.clone());
-    Ok((store, manager, sign_in.clone()))
+    /// Refreshes the token as a task of its own: a refresh token is often good for one use, so a caller that stops waiting must
+    /// not lose the next one.
+    async fn refreshed(&self, refused: Option<String>) -> Result<Option<String>, AuthError> {
+        let tokens = self.clone();
+        let refresh = tokio::spawn(async move { tokens.refresh(refused).await });
+        refresh.await.map_err(not_stored)?
+    }
+
+    async fn refresh(&self, refused: Option<String>) -> Result<Option<String>, AuthError> {
+        let _locked = self.store.locked().await?;
+        // Another process or call may have refreshed it, or signed in anew.
+        if let Some(token) = self.usable().await?.filter(|token| refused.as_ref() != Some(token)) {
+            return Ok(Some(token));
+        }
+        let Some(stored) = self.store.read()? else { return Ok(None) };
+        let (mut manager, _) = self.manager().await?;
+        let metadata = manager.resolve_metadata().await?.metadata;
+        if AuthorizationServer::of(&metadata) != stored.authorization {
+            return Ok(None);
+        }
+        manager.set_metadata(metadata);
+        let mut client = OAuthClientConfig::new(&stored.credentials.client_id, &self.store.address);
+        let is_own = self.settings.client_id.is_some();
+        let secret = if is_own { &self.settings.client_secret } else { &stored.registered_secret };
+        if let Some(secret) = secret {
+            client = client.with_client_secret(secret);
+        }
+        manager.configure_client(client)?;
+        match manager.refresh_token().await {
+            // It may live for a moment only, which is no reason to refresh it again.
+            Ok(response) => {
+                Ok(access_token(&response).filter(|token| refused.as_ref() != Some(token)))
+            }
+            Err(AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns what speaks to the authorization server, which it does not know yet, and what judges the hosts of it.
+    async fn manager(&self) -> Result<(AuthorizationManager, Arc<Requests>), AuthError> {
+        let client = SignInClient::new(self.address.clone()).map_err(AuthError::InternalError)?;
+        let requests = Arc::new(Requests(client));
+        let http = Arc::clone(&requests) as Arc<dyn OAuthHttpClient>;
+        let made = AuthorizationManager::new_with_oauth_http_client(self.address.as_str(), http);
+        let mut manager = made.await?;
+        manager.set_credential_store(self.store.clone());
+        Ok((manager, requests))
+    }
 }
 
 /// A sign-in that waits for a person.
 pub struct SignIn {
     manager: AuthorizationManager,
+    store: Store,
     listener: CallbackListener,
     server: String,
     page: String,
+    token_endpoint: String,
 }
 
 impl SignIn {
@@ -257,46 +292,16 @@ impl SignIn {
         more_scopes: &[String],
     ) -> Result<Self, ToolError> {
         let server = settings.name.clone();
-        let failed = |error: AuthError| {
-            let words = format!("no sign-in at the server `{server}`: {}", words_of(&error));
-            ToolError::new(Kind::Unavailable, words)
-        };
-        let (store, mut manager, sign_in) = prepared(settings, files).await.map_err(failed)?;
-        let listener = CallbackListener::bind(sign_in.callback_port).await.map_err(|error| {
+        let mut tokens = Tokens::new(settings, files).map_err(|error| refused(&server, &error))?;
+        let port = tokens.settings.callback_port;
+        let listener = CallbackListener::bind(port).await.map_err(|error| {
             ToolError::new(Kind::Unavailable, "the browser cannot be led back to this machine")
                 .source(error)
                 .hint("another `callback_port` may be free")
         })?;
-        let found = manager.resolve_metadata().await.map_err(failed)?;
-        manager.set_metadata(found.metadata);
-        let mut scopes = sign_in.scopes.clone();
-        if scopes.is_empty() {
-            scopes = manager.select_scopes(None, &[]);
-        }
-        let new = more_scopes.iter().filter(|scope| !sign_in.scopes.contains(scope));
-        scopes.extend(new.cloned());
-        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let secret = match &sign_in.client_id {
-            Some(id) => {
-                let mut client = OAuthClientConfig::new(id, listener.address());
-                if let Some(secret) = &sign_in.client_secret {
-                    client = client.with_client_secret(secret);
-                }
-                manager.configure_client(client).map_err(failed)?;
-                None
-            }
-            None => {
-                let client =
-                    manager.register_client(CLIENT_NAME, listener.address(), &scopes).await;
-                client.map_err(failed)?.client_secret
-            }
-        };
-        *lock(&store.client_secret) = secret;
-        let page = manager.get_authorization_url(&scopes).await.map_err(failed)?;
-        HttpAddress::parse(&page).map_err(|why| {
-            failed(AuthError::AuthorizationFailed(format!("its page is no usable address: {why}")))
-        })?;
-        Ok(Self { manager, listener, server, page })
+        let begun = begun(&mut tokens, &listener, more_scopes).await;
+        let (manager, page, token_endpoint) = begun.map_err(|error| refused(&server, &error))?;
+        Ok(Self { manager, store: tokens.store, listener, server, page, token_endpoint })
     }
 
     /// Returns the address of the page where the person signs in.
@@ -304,11 +309,28 @@ impl SignIn {
         &self.page
     }
 
-    /// Waits until the browser is led back, and returns the address to which it was.
+    /// Returns the address where the tokens are got.
+    pub fn token_endpoint(&self) -> &str {
+        &self.token_endpoint
+    }
+
+    /// Waits until the browser is led back, and returns the address to which it was. What does not answer this sign-in is
+    /// passed over.
     pub async fn callback(&self) -> Result<String, ToolError> {
-        self.listener.wait().await.map_err(|error| {
-            ToolError::new(Kind::Unavailable, "the answer of the browser is lost").source(error)
-        })
+        loop {
+            let address = self.listener.wait().await.map_err(|error| {
+                ToolError::new(Kind::Unavailable, "the answer of the browser is lost").source(error)
+            })?;
+            if self.answers(&address) {
+                return Ok(address);
+            }
+        }
+    }
+
+    /// Returns whether an address is one to which a browser is led at the end of this sign-in.
+    pub fn answers(&self, address: &str) -> bool {
+        let state = parameter(&self.page, "state");
+        state.is_some() && parameter(address.trim(), "state") == state
     }
 
     /// Gets the tokens for what the browser was led back with, and stores them.
@@ -317,8 +339,12 @@ impl SignIn {
             let words = format!("the sign-in at the server `{}` failed: {why}", self.server);
             ToolError::new(Kind::ExecutionFailed, words)
         };
+        if let Some(why) = denied(callback) {
+            return Err(failed(why));
+        }
         let callback = AuthorizationCallback::from_redirect_url(callback.trim())
-            .map_err(|error| failed(denied(callback).unwrap_or_else(|| words_of(&error))))?;
+            .map_err(|error| failed(words_of(&error)))?;
+        let _locked = self.store.locked().await.map_err(|error| failed(words_of(&error)))?;
         let AuthorizationCallback { code, csrf_token, issuer, .. } = &callback;
         let exchanged =
             self.manager.exchange_code_for_token_with_issuer(code, csrf_token, issuer.as_deref());
@@ -326,12 +352,73 @@ impl SignIn {
     }
 }
 
+fn refused(server: &str, error: &AuthError) -> ToolError {
+    let words = format!("no sign-in at the server `{server}`: {}", words_of(error));
+    ToolError::new(Kind::Unavailable, words)
+}
+
+/// Returns what waits for the person: the client at the authorization server, its page, and where tokens are got.
+async fn begun(
+    tokens: &mut Tokens,
+    listener: &CallbackListener,
+    more_scopes: &[String],
+) -> Result<(AuthorizationManager, String, String), AuthError> {
+    // Where tokens cannot be kept, no person need sign in.
+    drop(tokens.store.locked().await?);
+    let settings = tokens.settings.clone();
+    let (mut manager, requests) = tokens.manager().await?;
+    let metadata = manager.resolve_metadata().await?.metadata;
+    let authorization = AuthorizationServer::of(&metadata);
+    manager.set_metadata(metadata);
+    let mut scopes = match settings.scopes.is_empty() {
+        true => manager.select_scopes(None, &[]),
+        false => settings.scopes.clone(),
+    };
+    let new = more_scopes.iter().filter(|scope| !settings.scopes.contains(scope));
+    scopes.extend(new.cloned());
+    let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+    let mut registered_secret = None;
+    let client = match &settings.client_id {
+        Some(id) => {
+            let client = OAuthClientConfig::new(id, listener.address());
+            match &settings.client_secret {
+                Some(secret) => client.with_client_secret(secret),
+                None => client,
+            }
+        }
+        None => {
+            let client = manager.register_client(CLIENT_NAME, listener.address(), &scopes).await?;
+            registered_secret = client.client_secret.clone();
+            client
+        }
+    };
+    manager.configure_client(client)?;
+    let token_endpoint = authorization.token_endpoint.clone();
+    tokens.store.begun = Some((authorization, registered_secret));
+    manager.set_credential_store(tokens.store.clone());
+    let page = manager.get_authorization_url(&scopes).await?;
+    // The page is the word of the server, and a browser opens it.
+    requests.0.client(&page).map_err(|why| {
+        AuthError::AuthorizationFailed(format!("its page is no usable address: {why}"))
+    })?;
+    Ok((manager, page, token_endpoint))
+}
+
+/// Returns the access token of an answer with tokens.
+fn access_token(response: &impl Serialize) -> Option<String> {
+    let response = serde_json::to_value(response).ok()?;
+    response.get("access_token")?.as_str().map(str::to_owned)
+}
+
+/// Returns a parameter of an address.
+fn parameter(address: &str, wanted: &str) -> Option<String> {
+    let url = reqwest::Url::parse(address).ok()?;
+    url.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
+}
+
 /// Returns why the authorization server refused, as its answer says.
 fn denied(callback: &str) -> Option<String> {
-    let url = reqwest::Url::parse(callback.trim()).ok()?;
-    let value = |wanted: &str| {
-        url.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| shown_line(&value))
-    };
+    let value = |name| parameter(callback.trim(), name).map(|value| shown_line(&value));
     let error = value("error")?;
     Some(match value("error_description") {
         Some(words) => format!("{error}: {words}"),

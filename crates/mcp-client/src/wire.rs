@@ -16,6 +16,7 @@ use sinew_tool::sync::lock;
 use sinew_tool::{Exit, Kind, ToolError, shown_line};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::http::{self, Backend};
@@ -25,6 +26,8 @@ use crate::sign_in::{CredentialFiles, Tokens};
 
 /// How much of what a server printed last is kept, in bytes.
 const TAIL: usize = 2 << 10;
+/// How much of an error is shown, in bytes.
+const MAX_WORDS: usize = 2 << 10;
 /// How long the end of a process is waited for after its streams have ended.
 pub(crate) const ENDS: Duration = Duration::from_millis(500);
 
@@ -34,7 +37,11 @@ const AUTHORIZATION: &str = "authorization";
 /// What carries the messages of a connection. One type for all servers, so that the protocol is compiled once.
 pub(crate) enum Wire {
     Pipe(Pipe),
-    Http(Box<StreamableHttpClientTransport<Backend>>),
+    /// With what ends all that waits for the server once it is dropped.
+    Http(
+        Box<StreamableHttpClientTransport<Backend>>,
+        #[expect(dead_code, reason = "its drop counts")] watch::Sender<()>,
+    ),
 }
 
 impl Transport<RoleClient> for Wire {
@@ -46,7 +53,7 @@ impl Transport<RoleClient> for Wire {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         match self {
             Self::Pipe(pipe) => Either::Left(pipe.send(message)),
-            Self::Http(http) => {
+            Self::Http(http, _) => {
                 let sending = http.send(message);
                 Either::Right(async move { sending.await.map_err(io::Error::other) })
             }
@@ -56,14 +63,14 @@ impl Transport<RoleClient> for Wire {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         match self {
             Self::Pipe(pipe) => pipe.receive().await,
-            Self::Http(http) => http.receive().await,
+            Self::Http(http, _) => http.receive().await,
         }
     }
 
     async fn close(&mut self) -> io::Result<()> {
         match self {
             Self::Pipe(pipe) => pipe.close().await,
-            Self::Http(http) => http.close().await.map_err(io::Error::other),
+            Self::Http(http, _) => http.close().await.map_err(io::Error::other),
         }
     }
 }
@@ -136,12 +143,13 @@ pub(crate) async fn reached(
                 match headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION)) {
                     true => None,
                     false => {
-                        let tokens = Tokens::new(settings, Arc::clone(credentials)).await;
+                        let tokens = Tokens::new(settings, Arc::clone(credentials));
                         Some(tokens.map_err(|error| failed(words_of(&error)))?)
                     }
                 };
-            let wire = http::transport(address, headers, tokens).map_err(failed)?;
-            return Ok((Process::default(), Wire::Http(Box::new(wire))));
+            let (closes, open) = watch::channel(());
+            let wire = http::transport(address, headers, tokens, open).map_err(failed)?;
+            return Ok((Process::default(), Wire::Http(Box::new(wire), closes)));
         }
     };
     let ServerProcess { stdin, stdout, stderr, running } = runtime.start_server(program).await?;
@@ -154,8 +162,8 @@ pub(crate) async fn reached(
 
 /// Returns an error in words, with its causes, as a line.
 pub(crate) fn words_of(error: &(dyn Error + 'static)) -> String {
-    if http::wants_sign_in(error) {
-        return String::from("it wants a sign-in; `sinew mcp-servers login` begins one");
+    if let Some(words) = http::sign_in_wanted(error) {
+        return words;
     }
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -166,6 +174,7 @@ pub(crate) fn words_of(error: &(dyn Error + 'static)) -> String {
         }
         cause = error.source();
     }
+    text.truncate(text.floor_char_boundary(MAX_WORDS));
     shown_line(&text)
 }
 

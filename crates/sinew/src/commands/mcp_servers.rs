@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use serde_json::{Value, json};
-use sinew_mcp_client::{ServerStatus, Servers, Waiting};
+use sinew_mcp_client::{ServerStatus, Servers, SignIn, Waiting};
 use sinew_runtime::{Owner, ToolInfo};
 use sinew_tool::{Event, Ledger as _, ToolError, shown_line};
 
@@ -174,7 +174,8 @@ fn login(
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signed_in = tokio.block_on(async {
         let sign_in = servers.sign_in(name, scopes).await?;
-        let mut words = format!("Sign in here:\n  {}\n", shown_line(sign_in.page()));
+        let (page, endpoint) = (shown_line(sign_in.page()), shown_line(sign_in.token_endpoint()));
+        let mut words = format!("Sign in here:\n  {page}\nThe tokens come from {endpoint}\n");
         let pastes = terminal::is_attended();
         let opens = opens_browser && pastes && env_vars::has_display();
         if opens && open::that_detached(sign_in.page()).is_ok() {
@@ -188,7 +189,7 @@ fn login(
         let _ = screen::errors().write_all(words.as_bytes());
         let answer = tokio::select! {
             answer = sign_in.callback() => answer?,
-            answer = pasted(), if pastes => answer,
+            answer = pasted(&sign_in), if pastes => answer,
         };
         sign_in.finish(&answer).await
     });
@@ -209,15 +210,22 @@ fn login(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the line that a person pastes; waits for ever at the end of the input.
-async fn pasted() -> String {
+/// Returns the address that a person pastes; waits for ever at the end of the input.
+async fn pasted(sign_in: &SignIn) -> String {
     let read = || {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).ok().filter(|n| *n != 0).map(|_| line)
     };
-    match tokio::task::spawn_blocking(read).await {
-        Ok(Some(line)) => line,
-        _ => std::future::pending().await,
+    loop {
+        match tokio::task::spawn_blocking(read).await {
+            Ok(Some(line)) if sign_in.answers(&line) => return line,
+            Ok(Some(_)) => {
+                screen::say(
+                    "this is no address that this sign-in leads to; it ends with `code` and `state`",
+                );
+            }
+            _ => std::future::pending().await,
+        }
     }
 }
 
