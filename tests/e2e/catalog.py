@@ -29,6 +29,7 @@ IS_WHOLE = bool(os.environ.get("SINEW_CATALOG"))
 OFFICIAL = ["filesystem", "everything", "memory", "git"]
 # Tools of sinew's for what servers have beside their tools.
 FEATURES = ("__list_resources", "__read_resource", "__list_prompts", "__get_prompt")
+ROOTS = {"roots": {}}
 # The most tokens of deferred tools in a list, and how many queries must find a right tool first.
 MAX_TOKENS = 1_000
 MIN_TOOLS = 300
@@ -63,7 +64,7 @@ def install():
 
 def run(*words):
     env = {**os.environ, "HOME": str(HOME), "PATH": f"{NODE.parent}:{os.environ['PATH']}"}
-    subprocess.run([str(word) for word in words], cwd=HOME, timeout=900, env=env, check=True)
+    subprocess.run([str(word) for word in words], cwd=HOME, timeout=900, env=env, check=True, stdout=sys.stderr)
 
 
 def command(name, kind, words, work):
@@ -78,15 +79,15 @@ def variables(text, work):
 
 
 class Direct:
-    """A plain client of a server, outside any sandbox."""
+    """A plain client of a server, outside any sandbox, with roots or without."""
 
-    def __init__(self, argv, env, cwd):
+    def __init__(self, argv, env, cwd, capabilities):
         self.root = cwd.parent
         self.process = subprocess.Popen(argv, cwd=cwd, env={**os.environ, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
         self.timer = threading.Timer(60, self.process.kill)
         self.timer.start()
         self.n = 0
-        self.ask("initialize", {"protocolVersion": wire.HANDSHAKE, "capabilities": {"roots": {}}, "clientInfo": wire.CLIENT})
+        self.ask("initialize", {"protocolVersion": wire.HANDSHAKE, "capabilities": capabilities, "clientInfo": wire.CLIENT})
         self.send(wire.INITIALIZED)
 
     def send(self, message):
@@ -150,7 +151,7 @@ def body(directory):
     for name, kind, _, words, env in SERVERS:
         with check(f"{name}: lists the same tools in its sandbox as directly"):
             argv = command(name, kind, words, work)
-            with Direct(argv, variables(env, work), work) as server:
+            with Direct(argv, variables(env, work), work, ROOTS) as server:
                 direct = [tool["name"] for tool in server.ask("tools/list")["tools"]]
             code, out, errors = checks.sinew("--root", root, "mcp-servers", "test", name, "--json", cwd=root, timeout=120)
             true(out, errors)
@@ -208,14 +209,15 @@ def official(root, work):
         # The graph of each client begins empty.
         places = [variables(env, work) | {"MEMORY_FILE_PATH": str(work / f"memory-{n}.jsonl")} for n in range(4)]
         with check(f"{name}: a call through sinew equals the call made directly"):
-            same(root, work, name, argv, places[:2], memory(name, places[1]), cases[name])
+            same(root, work, name, argv, places[:2], memory(name, places[1]), cases[name], ROOTS)
         with check(f"{name}: the same at an address"), at_address(name, argv, places[3], work) as url:
             entry = ["--set", f'tools.mcp_servers.{name}_http={{ url = "{url}", internal_only = false }}']
-            same(root, work, f"{name}_http", argv, places[2:], entry, cases[name])
+            # The proxy gives its server no roots.
+            same(root, work, f"{name}_http", argv, places[2:], entry, cases[name], ROOTS if name == "everything" else {})
 
 
-def same(root, work, name, argv, places, options, cases):
-    with Direct(argv, places[0], work) as direct, wire.Server(root, *options) as server:
+def same(root, work, name, argv, places, options, cases, capabilities):
+    with Direct(argv, places[0], work, capabilities) as direct, wire.Server(root, *options) as server:
         server.shake()
         for tool, arguments in cases:
             expected = direct.ask("tools/call", {"name": tool, "arguments": arguments})

@@ -87,8 +87,8 @@ impl Connection {
         let opening = async {
             if !needs_handshake {
                 match Self::tried(runtime, settings, credentials, false).await {
-                    // Some older servers end at a request before the handshake.
-                    Err(Failed::Closed(_)) => {}
+                    // Some older servers end at a request before the handshake, or answer it with something else.
+                    Err(Failed::AtHandshake(_)) => {}
                     Err(Failed::Other(error)) => return Err(error),
                     Ok(connection) => return Ok(connection),
                 }
@@ -453,15 +453,15 @@ impl Drop for WithdrawnOnDrop {
 
 /// Why a connection failed.
 enum Failed {
-    /// The server closed it.
-    Closed(ToolError),
+    /// The server closed it, or answered with something else.
+    AtHandshake(ToolError),
     Other(ToolError),
 }
 
 impl Failed {
     fn into_error(self) -> ToolError {
         match self {
-            Self::Closed(error) | Self::Other(error) => error,
+            Self::AtHandshake(error) | Self::Other(error) => error,
         }
     }
 }
@@ -495,9 +495,15 @@ async fn not_connected(
             "{tries}; a server that downloads or reaches other hosts needs `network = true` in \
              `tools.mcp_servers.{name}`"
         ),
+        Endpoint::Http { .. } if why.contains("sign-in") => {
+            format!("a person signs in with `sinew mcp-servers login {name}`")
+        }
         Endpoint::Http { .. } => format!("{tries}; its address must be that of streamable HTTP"),
     };
     let words = format!("the server `{name}` does not answer: {why}");
     let error = ToolError::new(Kind::Unavailable, words).hint(hint);
-    if is_closed { Failed::Closed(error) } else { Failed::Other(error) }
+    match last {
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => Failed::Other(error),
+        _ => Failed::AtHandshake(error),
+    }
 }

@@ -242,7 +242,7 @@ fn visible(value: Value) -> Value {
     }
 }
 
-/// Returns what goes back to the server: known fields with plain values, and for those that the person left alone the values
+/// Returns the fields for the server: known ones with plain values, and for those that the person left alone the values
 /// that the form showed.
 fn sent(schema: &Value, fields: Map<String, Value>) -> Map<String, Value> {
     let known = |name: &str| schema.pointer(&format!("/properties/{name}")).is_some();

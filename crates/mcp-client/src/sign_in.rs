@@ -3,8 +3,8 @@
 //! Tokens are for one server at one address: where the address of the configuration is another one, they are not sent.
 //! Processes that refresh at once wait for one another, since a refresh token is often good for one use.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use rmcp::transport::auth::{
@@ -14,6 +14,7 @@ use rmcp::transport::auth::{
 };
 use serde::{Deserialize, Serialize};
 use sinew_guard::{CallbackListener, HttpAddress, SignInClient};
+use sinew_tool::sync::lock;
 use sinew_tool::{Kind, ToolError, shown_line};
 
 use crate::settings::{Endpoint, ServerSettings};
@@ -178,6 +179,8 @@ pub(crate) struct Tokens {
     address: HttpAddress,
     store: Store,
     settings: SignInSettings,
+    /// The token of the last refresh, and until when it is sent without another one, however short it lives.
+    fresh: Arc<Mutex<Option<(String, Instant)>>>,
 }
 
 impl Tokens {
@@ -194,13 +197,19 @@ impl Tokens {
             address: address.as_str().to_owned(),
             begun: None,
         };
-        Ok(Self { address: address.clone(), store, settings: sign_in.clone() })
+        let (address, settings) = (address.clone(), sign_in.clone());
+        Ok(Self { address, store, settings, fresh: Arc::default() })
     }
 
     /// Returns the token, refreshed where it expires soon; `None` where only a person can get one.
     pub(crate) async fn token(&self) -> Result<Option<String>, AuthError> {
         if self.store.read()?.is_none() {
             return Ok(None);
+        }
+        if let Some((token, until)) = lock(&self.fresh).clone()
+            && Instant::now() < until
+        {
+            return Ok(Some(token));
         }
         match self.usable().await? {
             Some(token) => Ok(Some(token)),
@@ -210,6 +219,7 @@ impl Tokens {
 
     /// Returns another token than the one that the server refused; `None` where only a person can get one.
     pub(crate) async fn after(&self, refused: &str) -> Result<Option<String>, AuthError> {
+        lock(&self.fresh).take();
         self.refreshed(Some(refused.to_owned())).await
     }
 
@@ -253,9 +263,12 @@ impl Tokens {
         }
         manager.configure_client(client)?;
         match manager.refresh_token().await {
-            // It may live for a moment only, which is no reason to refresh it again.
             Ok(response) => {
-                Ok(access_token(&response).filter(|token| refused.as_ref() != Some(token)))
+                let new = access_token(&response);
+                let new = new.filter(|(token, _)| refused.as_ref() != Some(token));
+                *lock(&self.fresh) =
+                    new.clone().map(|(token, lives)| (token, Instant::now() + lives / 2));
+                Ok(new.map(|(token, _)| token))
             }
             Err(AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_)) => Ok(None),
             Err(error) => Err(error),
@@ -404,10 +417,12 @@ async fn begun(
     Ok((manager, page, token_endpoint))
 }
 
-/// Returns the access token of an answer with tokens.
-fn access_token(response: &impl Serialize) -> Option<String> {
+/// Returns the access token of an answer with tokens, and how long it lives.
+fn access_token(response: &impl Serialize) -> Option<(String, Duration)> {
     let response = serde_json::to_value(response).ok()?;
-    response.get("access_token")?.as_str().map(str::to_owned)
+    let lives = response.get("expires_in").and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let token = response.get("access_token")?.as_str()?.to_owned();
+    Some((token, Duration::from_secs(lives)))
 }
 
 /// Returns a parameter of an address.
