@@ -8,7 +8,6 @@
 
 pub mod clients;
 mod context_window;
-mod credentials;
 pub mod env_vars;
 mod files;
 mod grants;
@@ -21,17 +20,16 @@ mod layers;
 mod lines;
 mod mcp_servers;
 mod options;
-mod pins;
 mod reference;
 pub mod rules;
 mod serve;
 mod server_entries;
+mod server_files;
 mod settings;
 pub mod trust;
 mod url_policy;
 mod web;
 
-pub use credentials::Credentials;
 pub use files::{may_have_settings, read as read_text};
 pub use grants::Grants;
 pub use layers::arguments::real;
@@ -44,10 +42,10 @@ pub use options::{
     ManagedOptions, McpOptions, MetricsOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
     TraceOptions, UrlPolicyOptions, WebSearchOptions,
 };
-pub use pins::Pins;
 pub use reference::keys;
 pub use reference::reference;
 pub use serve::serves;
+pub use server_files::ServerFiles;
 pub use settings::{
     LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings, WebhookSettings,
 };

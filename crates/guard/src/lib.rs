@@ -73,7 +73,7 @@ pub use sinew_web::callback::CallbackListener;
 #[cfg(feature = "web")]
 pub use sinew_web::fetch::WebAddress;
 #[cfg(feature = "web")]
-pub use sinew_web::http::{HttpAddress, HttpClient, HttpError, HttpReply};
+pub use sinew_web::http::{HttpAddress, HttpClient, HttpError, HttpReply, words as error_words};
 #[cfg(feature = "web")]
 pub use sinew_web::server_client::{SignInClient, server_client};
 

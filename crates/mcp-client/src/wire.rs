@@ -10,7 +10,7 @@ use futures_util::future::Either;
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
-use sinew_guard::{RunningServer, ServerProcess, ServerProgram};
+use sinew_guard::{RunningServer, ServerProcess, ServerProgram, error_words};
 use sinew_runtime::Runtime;
 use sinew_tool::sync::lock;
 use sinew_tool::{Exit, Kind, ToolError, shown_line};
@@ -165,15 +165,7 @@ pub(crate) fn words_of(error: &(dyn Error + 'static)) -> String {
     if let Some(words) = http::sign_in_wanted(error) {
         return words;
     }
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
+    let mut text = error_words(error);
     text.truncate(text.floor_char_boundary(MAX_WORDS));
     shown_line(&text)
 }

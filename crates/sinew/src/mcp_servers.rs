@@ -11,7 +11,7 @@ use sinew_mcp_client::{
 use sinew_runtime::Runtime;
 use sinew_tool::{Kind, ToolError};
 
-use crate::config::{Credentials, LogLevel, McpServer, OAuthOptions, Origin, Pins, ServerPlace};
+use crate::config::{LogLevel, McpServer, OAuthOptions, Origin, ServerFiles, ServerPlace};
 use crate::screen::say;
 use crate::wiring::Loaded;
 
@@ -36,8 +36,13 @@ pub(crate) fn add(loaded: &Loaded, runtime: &Arc<Runtime>) -> anyhow::Result<Opt
     let surface = loaded.layered.options.tools.as_ref().and_then(|tools| tools.surface.clone());
     let surface: Arc<[String]> = surface.unwrap_or_default().into();
     let settings = servers.iter().map(|server| settings_of(server, &surface)).collect();
-    let credentials = Arc::new(TokenFiles(Credentials::of(state)));
-    Ok(Some(Servers::new(runtime, settings, Arc::new(PinFiles(Pins::of(state))), credentials)))
+    let credentials = Arc::new(TokenFiles(ServerFiles::tokens(state)));
+    Ok(Some(Servers::new(
+        runtime,
+        settings,
+        Arc::new(PinFiles(ServerFiles::pins(state))),
+        credentials,
+    )))
 }
 
 fn settings_of(server: &McpServer, surface: &Arc<[String]>) -> ServerSettings {
@@ -76,7 +81,7 @@ fn pin_of(server: &McpServer) -> String {
 }
 
 /// Keeps pins as JSON in the state directory.
-struct PinFiles(Pins);
+struct PinFiles(ServerFiles);
 
 impl PinFiles {
     fn fail(&self, server: &str, problem: impl std::fmt::Display) -> ToolError {
@@ -101,7 +106,7 @@ impl PinStore for PinFiles {
 }
 
 /// Keeps tokens as JSON in the state directory.
-struct TokenFiles(Credentials);
+struct TokenFiles(ServerFiles);
 
 impl TokenFiles {
     fn fail(&self, server: &str, problem: impl std::fmt::Display) -> ToolError {

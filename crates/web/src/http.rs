@@ -211,7 +211,7 @@ fn unreachable(error: reqwest::Error) -> HttpError {
 }
 
 /// Returns an error in words, with its causes.
-pub(crate) fn words(error: &dyn std::error::Error) -> String {
+pub fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,5 +1,5 @@
-//! The files of the state directory that hold what sign-ins at MCP servers brought, one each, for the user alone.
-#![expect(clippy::disallowed_methods, reason = "this is the one place that keeps tokens")]
+//! The files of the state directory with what is kept of each MCP server: its pin, and the tokens of a sign-in.
+#![expect(clippy::disallowed_methods, reason = "this is the one place that keeps pins and tokens")]
 
 use std::fs::{self, File};
 use std::io;
@@ -10,31 +10,35 @@ use sinew_guard::StateDir;
 
 use super::files;
 
-/// The directory of the files in the state directory.
-const DIR: &str = "mcp-credentials";
-/// The size limit of a file.
-const MAX_BYTES: u64 = 1 << 20;
-
-/// The tokens of MCP servers as texts, by the names of their pins.
+/// Texts by the names of servers, one file each, for the user alone.
 #[derive(Debug, Clone)]
-pub struct Credentials {
+pub struct ServerFiles {
     state: PathBuf,
+    /// Their directory in the state directory.
+    directory: &'static str,
+    /// The size limit of a file.
+    max_bytes: u64,
 }
 
-impl Credentials {
-    /// Returns the tokens of a state directory.
-    pub fn of(state: &Path) -> Self {
-        Self { state: state.to_owned() }
+impl ServerFiles {
+    /// Returns the pins of a state directory, each of at most all definitions that a server may have.
+    pub fn pins(state: &Path) -> Self {
+        Self { state: state.to_owned(), directory: "mcp-servers", max_bytes: 128 << 20 }
     }
 
-    /// Returns the path of the tokens of a server.
+    /// Returns the tokens of a state directory.
+    pub fn tokens(state: &Path) -> Self {
+        Self { state: state.to_owned(), directory: "mcp-credentials", max_bytes: 1 << 20 }
+    }
+
+    /// Returns the path of the file of a server.
     pub fn path(&self, server: &str) -> PathBuf {
-        self.state.join(DIR).join(format!("{server}.json"))
+        self.state.join(self.directory).join(format!("{server}.json"))
     }
 
     /// Returns what is stored for a server.
     pub fn load(&self, server: &str) -> io::Result<Option<String>> {
-        match files::read_up_to(&self.path(server), MAX_BYTES) {
+        match files::read_up_to(&self.path(server), self.max_bytes) {
             Ok(text) => Ok(Some(text)),
             Err(error) if files::is_absent(&error) => Ok(None),
             Err(error) => Err(error),
@@ -56,7 +60,7 @@ impl Credentials {
         }
     }
 
-    /// Waits until no other process refreshes these tokens; none does until the returned file is closed.
+    /// Waits until no other process holds the lock of a server; it is held until the returned file is closed.
     pub fn lock(&self, server: &str) -> io::Result<File> {
         self.make_directory()?;
         let path = self.path(server).with_extension("lock");
@@ -67,6 +71,6 @@ impl Credentials {
 
     fn make_directory(&self) -> io::Result<()> {
         StateDir::open(&self.state)?;
-        fs::create_dir_all(self.state.join(DIR))
+        fs::create_dir_all(self.state.join(self.directory))
     }
 }
