@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// The largest binary, in bytes. Of them 3 MB are the HTML parser and what reads its tree, and 1 MB the client of MCP servers.
-const MAX_BYTES: u64 = 22_000_000;
+/// The largest binary, in bytes. Of them 3 MB are the HTML parser and what reads its tree, and 2 MB the client of MCP servers, half of it HTTP and sign-ins.
+const MAX_BYTES: u64 = 23_000_000;
 /// Flags of the compiler for every crate of the binary, and not for build scripts.
 const FLAGS: &str = "-C target-feature=+crt-static -C relocation-model=pie \
                      -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-O2 -C strip=symbols";
