@@ -19,8 +19,8 @@ use crate::html::{self, ShownPage};
 const WORKER: &str = "--sinew-html";
 /// The word of the form that is read in one pass.
 const PLAIN: &str = "plain";
-/// How much memory the worker may have, in bytes: with the program itself, which is 40 MB larger without optimization.
-const MAX_MEMORY: u64 = if cfg!(debug_assertions) { 320 << 20 } else { 256 << 20 };
+/// How much memory the worker may have, in bytes.
+const MAX_MEMORY: u64 = 256 << 20;
 /// The processor time of a worker that converts, in seconds, and of one that reads in one pass.
 const MAX_CPU_S: [u64; 2] = [1, 2];
 /// How long a worker may live.
