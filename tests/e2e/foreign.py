@@ -123,7 +123,7 @@ def honest(root, beside):
             server.send(wire.tool_call(5, "fx__wait", {"seconds": 30}))
             time.sleep(1)
             server.send(wire.cancelled(5))
-            equal(checks.text(answer(server, wire.tool_call(6, "fx__echo", {"text": "after"}))), "after")
+            equal(checks.text(server.result_of(wire.tool_call(6, "fx__echo", {"text": "after"}))), "after")
 
 
 def pipe(root, message, *options, approvals="ask"):
@@ -150,16 +150,6 @@ def start(server):
     equal(server.receive()["id"], 0)
 
 
-def answer(server, message, timeout=30):
-    server.send(message)
-    while True:
-        got = server.receive(timeout)
-        true(got is not None, "the server ended")
-        if got.get("id") == message["id"]:
-            return got["result"]
-        server.asides.append(got)
-
-
 def is_told(server):
     """Waits for the notification that the list of tools is another one."""
     until = time.monotonic() + 10
@@ -170,7 +160,7 @@ def is_told(server):
 
 
 def names(server, number):
-    return [tool["name"] for tool in answer(server, wire.request(number, "tools/list"))["tools"]]
+    return [tool["name"] for tool in server.result_of(wire.request(number, "tools/list"))["tools"]]
 
 
 def over_mcp(root, state):
@@ -180,7 +170,7 @@ def over_mcp(root, state):
         with wire.Server(root, *fx) as server:
             start(server)
             true("fx__echo" in names(server, 1), "the list came without them")
-            equal(checks.text(answer(server, wire.tool_call(2, "fx__echo", {"text": "over"}))), "over")
+            equal(checks.text(server.result_of(wire.tool_call(2, "fx__echo", {"text": "over"}))), "over")
     with check("20 servers that were never used start side by side, and are listed in the order of their names"):
         many = [f"s{n:02}" for n in range(20)]
         since = time.monotonic()
@@ -193,7 +183,7 @@ def over_mcp(root, state):
         forget("fx")
         meta = {key: value for key, value in wire.stateless().items() if "clientInfo" not in key}
         with wire.Server(root, *fx) as server:
-            listed = answer(server, wire.request(1, "tools/list", {"_meta": meta}))["tools"]
+            listed = server.result_of(wire.request(1, "tools/list", {"_meta": meta}))["tools"]
             true("fx__echo" in [tool["name"] for tool in listed], "not listed")
     with check("a client that knows the list starts nothing"):
         with wire.Server(root, *fx) as server:
@@ -205,11 +195,11 @@ def over_mcp(root, state):
             start(server)
             names(server, 1)
             state.write_text(json.dumps({"more": ["later"]}))
-            equal(checks.text(answer(server, wire.tool_call(2, "fx__echo", {"text": "others"}))), "others")
+            equal(checks.text(server.result_of(wire.tool_call(2, "fx__echo", {"text": "others"}))), "others")
             is_told(server)
-            result = answer(server, wire.tool_call(3, "fx__later", {}))
+            result = server.result_of(wire.tool_call(3, "fx__later", {}))
             contains(checks.text(result), "is disabled", "sinew mcp-servers approve fx")
-            equal(checks.text(answer(server, wire.tool_call(4, "fx__echo", {"text": "x"}))), "x")
+            equal(checks.text(server.result_of(wire.tool_call(4, "fx__echo", {"text": "x"}))), "x")
     state.write_text("{}")
 
 
@@ -275,9 +265,9 @@ def broken(root):
         with wire.Server(root, *named("fx")) as server:
             start(server)
             names(server, 1)
-            text = checks.text(answer(server, wire.tool_call(2, "fx__crash", {})))
+            text = checks.text(server.result_of(wire.tool_call(2, "fx__crash", {})))
             contains(text, "it ended (exit code 3)", "it is broken inside", "may have had effects")
-            equal(checks.text(answer(server, wire.tool_call(3, "fx__echo", {"text": "again"}))), "again")
+            equal(checks.text(server.result_of(wire.tool_call(3, "fx__echo", {"text": "again"}))), "again")
     with check("100,000 tools, a description of 7 MB and circular schemas are bounded"):
         for mode, tool, words in [
             ("many", "tool_7", "lists more than 1000 tools"), ("long", "short", ""), ("circular", "circular", ""),
@@ -299,7 +289,7 @@ def broken(root):
         with wire.Server(root, *options) as server:
             start(server)
             true("fx__echo" in names(server, 1), "the list came without the good server")
-            equal(checks.text(answer(server, wire.tool_call(2, "fx__echo", {"text": "x"}))), "x")
+            equal(checks.text(server.result_of(wire.tool_call(2, "fx__echo", {"text": "x"}))), "x")
 
 
 def hostile(root, beside):
@@ -446,10 +436,10 @@ def deferred(root):
             start(server)
             before = names(server, 1)
             true(not [name for name in before if name.startswith("fx__")], str(before))
-            listed = answer(server, wire.request(2, "tools/list"))["tools"]
+            listed = server.result_of(wire.request(2, "tools/list"))["tools"]
             search = next(tool for tool in listed if tool["name"] == "ToolSearch")
             contains(search["description"], "Not listed: fx 13.")
-            found = checks.text(answer(server, wire.tool_call(3, "ToolSearch", {"query": "connect port"})))
+            found = checks.text(server.result_of(wire.tool_call(3, "ToolSearch", {"query": "connect port"})))
             first = json.loads(found.splitlines()[0])
             equal((first["name"], list(first["parameters"]["properties"])), ("fx__connect", ["port"]))
             is_told(server)
@@ -459,7 +449,7 @@ def deferred(root):
             start(server)
 
             def search(number, query, **more):
-                text = checks.text(answer(server, wire.tool_call(number, "ToolSearch", {"query": query, **more})))
+                text = checks.text(server.result_of(wire.tool_call(number, "ToolSearch", {"query": query, **more})))
                 return [json.loads(line)["name"] for line in text.splitlines() if line.startswith("{")], text
 
             # The first call finds tools though their pins are read on another thread.
@@ -468,7 +458,7 @@ def deferred(root):
             equal(search(3, "file +write")[0], ["fx__write"])
             equal(len(search(4, "a file returns", max_results=2)[0]), 2)
             contains(search(5, "nothingofthekind")[1], "No tool matches")
-            result = answer(server, wire.tool_call(6, "ToolSearch", {"query": " "}))
+            result = server.result_of(wire.tool_call(6, "ToolSearch", {"query": " "}))
             equal((result["isError"], wire.kind_of(result)), (True, "invalid_args"))
     with check("ToolCall calls it under its own name: rules, questions and records are about that tool"):
         _, _, text = called(root, "ToolCall", {"name": "fx__echo", "arguments": {"text": "wrapped"}}, *late)
@@ -481,7 +471,7 @@ def deferred(root):
         with wire.Server(root, *named("fx")) as server:
             start(server)
             true("ToolSearch" not in names(server, 1), "it is listed")
-            text = checks.text(answer(server, wire.tool_call(2, "ToolSearch", {"query": "x"})))
+            text = checks.text(server.result_of(wire.tool_call(2, "ToolSearch", {"query": "x"})))
             contains(text, "everything is already loaded")
     with check("tools of any dialect are deferred, and the cost says what that saves"):
         for dialect, name in [("native", "WebSearch"), ("aionrs", "Glob")]:

@@ -71,16 +71,6 @@ def tested(root, name, *options, **more):
     return checks.sinew("--root", root, *options, "mcp-servers", "test", name, cwd=root, **more)
 
 
-def answer(server, message, timeout=30):
-    server.send(message)
-    while True:
-        got = server.receive(timeout)
-        true(got is not None, "the server ended")
-        if got.get("id") == message["id"]:
-            return got["result"]
-        server.asides.append(got)
-
-
 def honest(root, beside):
     for words in [[], ["json"], ["stateless"], ["stateless", "json"]]:
         way = " and ".join(words) or "with sessions and streams"
@@ -100,12 +90,12 @@ def honest(root, beside):
             with wire.Server(root, *web) as server:
                 server.send(wire.INITIALIZE, wire.INITIALIZED)
                 equal(server.receive()["id"], 0)
-                answer(server, wire.request(1, "tools/list"))
-                equal(checks.text(answer(server, wire.tool_call(2, "web__echo", {"text": "x"}))), "x")
+                server.result_of(wire.request(1, "tools/list"))
+                equal(checks.text(server.result_of(wire.tool_call(2, "web__echo", {"text": "x"}))), "x")
                 time.sleep(1)
-                equal(checks.text(answer(server, wire.tool_call(3, "web__more", {}))), "added")
+                equal(checks.text(server.result_of(wire.tool_call(3, "web__more", {}))), "added")
                 until = time.monotonic() + 10
-                while "is disabled" not in (text := checks.text(answer(server, wire.tool_call(4, "web__later", {})))):
+                while "is disabled" not in (text := checks.text(server.result_of(wire.tool_call(4, "web__later", {})))):
                     true(time.monotonic() < until, text)
                     time.sleep(0.2)
         forget("web")
@@ -128,7 +118,7 @@ def honest(root, beside):
                 while not progress:
                     progress += server.receive(10).get("method") == "notifications/progress"
                 server.send(wire.cancelled(1))
-                equal(checks.text(answer(server, wire.tool_call(9, "web__echo", {"text": "after"}))), "after")
+                equal(checks.text(server.result_of(wire.tool_call(9, "web__echo", {"text": "after"}))), "after")
         with check("rules and managed settings about its host hold"):
             denied = checks.write(beside / "denied.toml", "[[rules]]\nverdict = 'deny'\nhosts = ['127.0.0.1']\n")
             code, result, text = called(root, "web__echo", {"text": "x"}, *web, "--config", denied)
@@ -139,14 +129,14 @@ def honest(root, beside):
             with started(port=port):
                 server.send(wire.INITIALIZE, wire.INITIALIZED)
                 equal(server.receive()["id"], 0)
-                answer(server, wire.request(1, "tools/list"))
-                equal(checks.text(answer(server, wire.tool_call(2, "again__echo", {"text": "one"}))), "one")
-            text = checks.text(answer(server, wire.tool_call(3, "again__echo", {"text": "gone"})))
+                server.result_of(wire.request(1, "tools/list"))
+                equal(checks.text(server.result_of(wire.tool_call(2, "again__echo", {"text": "one"}))), "one")
+            text = checks.text(server.result_of(wire.tool_call(3, "again__echo", {"text": "gone"})))
             contains(text, "cannot be reached" if "cannot" in text else "gave no answer")
             with started(port=port):
                 until = time.monotonic() + 20
                 while True:
-                    text = checks.text(answer(server, wire.tool_call(4, "again__echo", {"text": "two"})))
+                    text = checks.text(server.result_of(wire.tool_call(4, "again__echo", {"text": "two"})))
                     if text == "two":
                         break
                     true(time.monotonic() < until, text)
@@ -193,13 +183,13 @@ def beside_tools(root):
         with check("a client without a handshake gets the form in the answer, and calls again with the fields"):
             meta = wire.stateless(**{"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}})
             with wire.Server(root, *web) as server:
-                got = answer(server, wire.tool_call(1, "web__wish", {}, meta=meta))
+                got = server.result_of(wire.tool_call(1, "web__wish", {}, meta=meta))
                 equal(got["resultType"], "input_required")
                 contains(got["inputRequests"]["form"]["params"]["message"], "The MCP server web asks you")
                 again = wire.tool_call(2, "web__wish", {}, meta=meta)
                 again["params"]["requestState"] = got["requestState"]
                 again["params"]["inputResponses"] = {"form": {"action": "accept", "content": {"colour": "blue", "count": 1}}}
-                equal(json.loads(checks.text(answer(server, again)))["data"], {"colour": "blue", "count": 1})
+                equal(json.loads(checks.text(server.result_of(again)))["data"], {"colour": "blue", "count": 1})
 
 
 class Canary(http.server.BaseHTTPRequestHandler):
@@ -228,6 +218,7 @@ class Hostile(http.server.BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     canary = ""
+    n_calls = 0
 
     def do_GET(self):
         self.plain(405, b"")
@@ -293,10 +284,28 @@ class Hostile(http.server.BaseHTTPRequestHandler):
             return self.plain(200, b'{"jsonrpc": ')
         if mode == "ends":
             return self.stream("text/event-stream", lambda n: b": bye\n\n", 1)
+        if mode == "asks-first":
+            return self.ask_in_first(good)
         if mode == "asks":
             ask = json.dumps({"jsonrpc": "2.0", "id": "mine", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}).encode()
             return self.stream("text/event-stream", lambda n: b"data: " + (ask if n == 0 else good) + b"\n\n", 2)
         return self.plain(200, good)
+
+    def ask_in_first(self, good):
+        """The first call asks for a form once a second one waits, whose answer comes after a while."""
+        Hostile.n_calls += 1
+        if Hostile.n_calls == 2:
+            time.sleep(4)
+            return self.plain(200, good)
+        until = time.monotonic() + 10
+        while Hostile.n_calls < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        # The second call has come in the client, too.
+        time.sleep(0.3)
+        schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+        params = {"message": "Which?", "requestedSchema": schema, "mode": "form"}
+        ask = json.dumps({"jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": params}).encode()
+        return self.stream("text/event-stream", lambda n: b"data: " + (ask if n == 0 else good) + b"\n\n", 2, 2)
 
     def stream(self, kind, chunk, n, pause=0):
         self.send_response(200)
@@ -359,14 +368,28 @@ def hostile(root):
             with wire.Server(root, *entry(mode), *named("ok", f"{base}/plain")) as server:
                 server.send(wire.INITIALIZE, wire.INITIALIZED)
                 equal(server.receive()["id"], 0)
-                answer(server, wire.request(1, "tools/list"))
-                result = answer(server, wire.tool_call(2, "h__echo", {}), 20)
+                server.result_of(wire.request(1, "tools/list"))
+                result = server.result_of(wire.tool_call(2, "h__echo", {}), 20)
                 contains(checks.text(result), words)
                 true(result["isError"], str(result))
-                equal(checks.text(answer(server, wire.tool_call(3, "ok__echo", {}))), "through")
+                equal(checks.text(server.result_of(wire.tool_call(3, "ok__echo", {}))), "through")
                 true(wire.resident(server.process.pid) < 120, f"{wire.resident(server.process.pid)} MiB")
     with check("a server at an address gets no model either"):
         equal(called(root, "h__echo", {}, *entry("asks"))[2], "through")
+    with check("a form belongs to the call in whose stream it comes, not to the newest one"):
+        meta = wire.stateless(**{"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}})
+        # A first call says that this client shows forms.
+        with wire.Server(root, *entry("asks-first"), *named("ok", f"{base}/plain")) as server:
+            equal(checks.text(server.result_of(wire.tool_call(0, "ok__echo", {}, meta=meta))), "through")
+            server.send(wire.tool_call(1, "h__echo", {}, meta=meta))
+            until = time.monotonic() + 10
+            while Hostile.n_calls == 0:
+                true(time.monotonic() < until, "the first call came")
+                time.sleep(0.05)
+            server.send(wire.tool_call(2, "h__echo", {}, meta=meta))
+            answers = sorted((server.receive(20) for _ in range(2)), key=lambda got: got["id"])
+            equal(answers[0]["result"].get("resultType"), "input_required", str(answers))
+            equal(checks.text(answers[1]["result"]), "through")
     with check("an address without TLS is for this machine alone"):
         code, _, errors = checks.sinew("--root", root, *named("far", "http://mcp.example/"), "tools", cwd=root)
         equal(code, 2)

@@ -162,8 +162,11 @@ class Server:
 
     def call(self, name, arguments, meta=None, timeout=20):
         self.next_id += 1
-        self.send(tool_call(self.next_id, name, arguments, meta))
-        return self.answer(self.next_id, timeout)["result"]
+        return self.result_of(tool_call(self.next_id, name, arguments, meta), timeout)
+
+    def result_of(self, message, timeout=30):
+        self.send(message)
+        return self.answer(message["id"], timeout)["result"]
 
     def is_well(self):
         """Checks that the server still does its work."""

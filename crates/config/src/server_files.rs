@@ -4,11 +4,19 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use sinew_guard::StateDir;
 
 use super::files;
+
+/// How long a process waits for another one that refreshes the tokens of a server.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// How long it waits between two looks at the lock.
+const LOOKS_AGAIN: Duration = Duration::from_millis(20);
 
 /// Texts by the names of servers, one file each, for the user alone.
 #[derive(Debug, Clone)]
@@ -60,13 +68,27 @@ impl ServerFiles {
         }
     }
 
-    /// Waits until no other process holds the lock of a server; it is held until the returned file is closed.
+    /// Waits until no other process holds the lock of a server, for a minute at most; it is held until the returned file is
+    /// closed.
     pub fn lock(&self, server: &str) -> io::Result<File> {
         self.make_directory()?;
         let path = self.path(server).with_extension("lock");
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        Ok(file)
+        let until = Instant::now() + MAX_WAIT;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(file),
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => sleep(LOOKS_AGAIN),
+                Err(Errno::WOULDBLOCK) => {
+                    let words = format!(
+                        "another process has held the lock of the server `{server}` for {} s",
+                        MAX_WAIT.as_secs()
+                    );
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     fn make_directory(&self) -> io::Result<()> {

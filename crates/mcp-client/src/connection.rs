@@ -13,7 +13,7 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, Peer, PeerRequestOptions, RunningService,
     ServiceError, serve_client_with_lifecycle,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sinew_runtime::Runtime;
 use sinew_tool::sync::lock;
 use sinew_tool::{Arguments, ContentHash, Kind, Reply, ToolError, shown_line};
@@ -306,10 +306,16 @@ impl Connection {
             n_bytes += page.to_string().len();
             add_page(all, member, &mut page);
             cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
-            if cursor.is_none() || MAX_LIST <= n_bytes {
+            if cursor.is_none() {
+                return Ok(());
+            }
+            if MAX_LIST <= n_bytes {
                 break;
             }
         }
+        // The last line of the list, in the place of what is left out.
+        let mut cut = json!({ *member: [{ "cut": "the server lists more than is asked for" }] });
+        add_page(all, member, &mut cut);
         Ok(())
     }
 
@@ -321,7 +327,7 @@ impl Connection {
     ) -> Result<ServerResult, ServiceError> {
         let handle =
             self.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
-        entered.listen(handle.progress_token.clone());
+        entered.listen(handle.id.clone(), handle.progress_token.clone());
         let mut withdrawn = WithdrawnOnDrop(Some((self.peer.clone(), handle.id.clone())));
         let within = self.timeouts.call;
         let answered = tokio::select! {

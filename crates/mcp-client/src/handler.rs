@@ -10,13 +10,13 @@ use rmcp::model::{
     Implementation, InputRequest, InputRequiredResult, InputResponses, ListRootsResult,
     ProgressNotificationParam, Root,
 };
-use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use serde_json::Value;
 use sinew_tool::Filled;
 use tokio::sync::Notify;
 
-use crate::ongoing::Ongoing;
+use crate::ongoing::{During, Ongoing};
 
 /// The most requests in one answer that asks for input.
 const MAX_REQUESTS: usize = 16;
@@ -46,12 +46,11 @@ impl Handler {
         ListRootsResult::new(self.roots.iter().map(|uri| Root::new(uri.clone())).collect())
     }
 
-    /// Shows a form, of a call where that is known.
-    async fn elicited(&self, asked: ElicitRequestParams, call: Option<u64>) -> ElicitResult {
+    async fn elicited(&self, asked: ElicitRequestParams, during: During) -> ElicitResult {
         let filled = match asked {
             ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
                 let schema = serde_json::to_value(requested_schema).unwrap_or_default();
-                self.ongoing.fill(&message, schema, call).await
+                self.ongoing.fill(&message, schema, during).await
             }
             // A page of a server would ask what it likes.
             _ => Filled::Declined,
@@ -79,7 +78,7 @@ impl Handler {
         for (key, request) in requests {
             let response = match request {
                 InputRequest::Elicitation(request) => {
-                    serde_json::to_value(self.elicited(request.params, Some(call)).await)
+                    serde_json::to_value(self.elicited(request.params, During::Call(call)).await)
                 }
                 InputRequest::ListRoots(_) => serde_json::to_value(self.roots()),
                 _ => return Err("it asks for a model, and gets none"),
@@ -111,8 +110,12 @@ impl ClientHandler for Handler {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
+        let during = match context.extensions.get() {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => During::Request(id.clone()),
+            _ => During::Unknown,
+        };
         tokio::select! {
-            result = self.elicited(request, None) => Ok(result),
+            result = self.elicited(request, during) => Ok(result),
             () = context.ct.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
         }
     }

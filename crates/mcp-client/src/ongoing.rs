@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId};
 use serde_json::{Map, Value, json};
 use sinew_runtime::Runtime;
 use sinew_tool::sync::lock;
@@ -61,8 +61,20 @@ struct Calls {
     n_open: usize,
 }
 
+/// Which call a server asks something for, as far as that is known.
+#[derive(Debug, Clone)]
+pub(crate) enum During {
+    /// The one with this number.
+    Call(u64),
+    /// The one whose answer is awaited by this request.
+    Request(RequestId),
+    Unknown,
+}
+
 struct Call {
     caller: Caller,
+    /// The request that the server works at.
+    request: Option<RequestId>,
     token: Option<ProgressToken>,
     /// When the server gave a sign last.
     heard: Instant,
@@ -83,7 +95,7 @@ impl Ongoing {
         let number = calls.next;
         let heard = Instant::now();
         let going = watch::Sender::new(());
-        let call = Call { caller, token: None, heard, n_forms: 0, going };
+        let call = Call { caller, request: None, token: None, heard, n_forms: 0, going };
         calls.by_number.insert(number, call);
         drop(calls);
         Entered { ongoing: self.clone(), number }
@@ -108,11 +120,14 @@ impl Ongoing {
         }
     }
 
-    /// Shows a form of the server to the person who waits for this call, or for its newest one, until that call ends.
-    pub(crate) async fn fill(&self, message: &str, schema: Value, call: Option<u64>) -> Filled {
+    /// Shows a form of the server to the person who waits for a call, its newest one where none is known, until that
+    /// call ends.
+    pub(crate) async fn fill(&self, message: &str, schema: Value, during: During) -> Filled {
         let Some(schema) = shown_schema(schema) else { return Filled::Declined };
         let Some(runtime) = self.runtime.upgrade() else { return Filled::Gone };
-        let Some((open, caller, mut going)) = self.open_form(call) else { return Filled::Declined };
+        let Some((open, caller, mut going)) = self.open_form(&during) else {
+            return Filled::Declined;
+        };
         let Caller { call_id, session, .. } = caller;
         let (message, server) = (shown_message(message), Arc::clone(&self.server));
         let form = Form { call_id, session, server, message, schema };
@@ -127,9 +142,21 @@ impl Ongoing {
         }
     }
 
-    fn open_form(&self, call: Option<u64>) -> Option<(OpenForm, Caller, watch::Receiver<()>)> {
+    fn open_form(&self, during: &During) -> Option<(OpenForm, Caller, watch::Receiver<()>)> {
         let mut calls = lock(&self.calls);
-        let number = call.or_else(|| calls.by_number.keys().max().copied())?;
+        let newest = || calls.by_number.keys().max().copied();
+        let number = match during {
+            During::Call(number) => Some(*number),
+            // One whose request was not noted yet may be meant.
+            During::Request(id) => {
+                let waits_for = |id: Option<&RequestId>| {
+                    let mut all = calls.by_number.iter();
+                    all.find(|(_, call)| call.request.as_ref() == id).map(|(number, _)| *number)
+                };
+                waits_for(Some(id)).or_else(|| waits_for(None))
+            }
+            During::Unknown => newest(),
+        }?;
         let call = calls.by_number.get_mut(&number)?;
         if MAX_FORMS <= call.n_forms {
             return None;
@@ -154,9 +181,10 @@ impl Entered {
         self.number
     }
 
-    /// Says by which token the server reports progress.
-    pub(crate) fn listen(&self, token: ProgressToken) {
+    /// Says which request the server works at, and by which token it reports progress.
+    pub(crate) fn listen(&self, request: RequestId, token: ProgressToken) {
         if let Some(call) = lock(&self.ongoing.calls).by_number.get_mut(&self.number) {
+            call.request = Some(request);
             call.token = Some(token);
             call.heard = Instant::now();
         }

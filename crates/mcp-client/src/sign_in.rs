@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use sinew_guard::{CallbackListener, HttpAddress, SignInClient};
 use sinew_tool::sync::lock;
 use sinew_tool::{Kind, ToolError, shown_line};
+use tokio::sync::OnceCell;
 
 use crate::settings::{Endpoint, ServerSettings};
 use crate::wire::words_of;
@@ -179,6 +180,8 @@ pub(crate) struct Tokens {
     address: HttpAddress,
     store: Store,
     settings: SignInSettings,
+    /// Reads the stored tokens.
+    reader: Arc<OnceCell<AuthorizationManager>>,
     /// The token of the last refresh, and until when it is sent without another one, however short it lives.
     fresh: Arc<Mutex<Option<(String, Instant)>>>,
 }
@@ -198,7 +201,7 @@ impl Tokens {
             begun: None,
         };
         let (address, settings) = (address.clone(), sign_in.clone());
-        Ok(Self { address, store, settings, fresh: Arc::default() })
+        Ok(Self { address, store, settings, reader: Arc::default(), fresh: Arc::default() })
     }
 
     /// Returns the token, refreshed where it expires soon; `None` where only a person can get one.
@@ -225,8 +228,9 @@ impl Tokens {
 
     /// Returns the stored token, unless it expires soon.
     async fn usable(&self) -> Result<Option<String>, AuthError> {
-        let (manager, _) = self.manager().await?;
-        match manager.get_access_token().await {
+        let made = || async { Ok::<_, AuthError>(self.manager().await?.0) };
+        let reader = self.reader.get_or_try_init(made).await?;
+        match reader.get_access_token().await {
             Ok(token) => Ok(Some(token)),
             // Without an authorization server the manager can only hand out what is stored.
             Err(AuthError::InternalError(_) | AuthError::AuthorizationRequired) => Ok(None),

@@ -165,9 +165,28 @@ pub(crate) fn words_of(error: &(dyn Error + 'static)) -> String {
     if let Some(words) = http::sign_in_wanted(error) {
         return words;
     }
-    let mut text = error_words(error);
+    let mut text = without_paths(&error_words(error));
     text.truncate(text.floor_char_boundary(MAX_WORDS));
     shown_line(&text)
+}
+
+/// Leaves out what follows the hosts of addresses: it can hold a secret.
+fn without_paths(text: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find("://") {
+        let (before, address) = rest.split_at(at + 3);
+        let is_of_host = |c: char| c.is_alphanumeric() || "-._:[]".contains(c);
+        let end = address.find(|c| !is_of_host(c)).unwrap_or(address.len());
+        let (host, after) = address.split_at(end);
+        shown.extend([before, host]);
+        rest = after;
+        if after.starts_with(['/', '?', '#', '@']) {
+            let ends = |c: char| c.is_whitespace() || "\"'`)>".contains(c);
+            shown.push_str("/…");
+            rest = after.get(after.find(ends).unwrap_or(after.len())..).unwrap_or_default();
+        }
+    }
+    shown + rest
 }
 
 fn broken(error: io::Error) -> ToolError {
@@ -190,4 +209,24 @@ fn follow(stderr: OwnedFd, printed: Arc<Mutex<Vec<u8>>>) -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_addresses_only_hosts_are_shown() {
+        for (text, expected) in [
+            ("no answer", "no answer"),
+            (
+                "at https://a.example:81/x?key=1 (`http://b/y`)",
+                "at https://a.example:81/… (`http://b/…`)",
+            ),
+            ("https://a.example: closed", "https://a.example: closed"),
+            ("at http://[::1]:8?key=1", "at http://[::1]:8/…"),
+        ] {
+            assert_eq!(without_paths(text), expected);
+        }
+    }
 }

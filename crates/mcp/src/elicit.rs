@@ -229,8 +229,10 @@ impl Elicitation {
     ) -> Option<Value> {
         let Asks { asked: ClientQuestion { name, params }, answer } = asks;
         let mut suspended = lock(&self.suspended);
-        // Forget calls that ended meanwhile.
-        suspended.retain(|_, one| !one.answer.is_closed());
+        // A call whose question timed out has a reply for its client all the same, as long as there is room.
+        if MAX_SUSPENDED <= suspended.len() {
+            suspended.retain(|_, one| !one.answer.is_closed());
+        }
         let mut random = [0_u8; 16];
         if MAX_SUSPENDED <= suspended.len() || getrandom::fill(&mut random).is_err() {
             let _ = answer.send(None);
