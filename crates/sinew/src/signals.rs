@@ -20,6 +20,9 @@ use sinew_runtime::Runtime;
 /// The grace period of cancelled calls.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// How long a first call may take before the code that only start-up and it used is unmapped.
+const FIRST_CALL: Duration = Duration::from_millis(100);
+
 /// The caught signals.
 pub(crate) struct Signals {
     caught: signal_hook::iterator::Signals,
@@ -45,7 +48,8 @@ impl Signals {
     /// Starts a thread that ends the process at the first signal.
     pub(crate) fn watch(mut self, calls: Calls, runtime: Weak<Runtime>) -> io::Result<()> {
         let wait = move || {
-            // This thread starts when start-up is over, and makes no call wait.
+            // This thread starts with the first call, which uses much of the code once more, and makes none wait.
+            thread::sleep(FIRST_CALL);
             sinew_guard::unmap_start_up_code();
             for signal in self.caught.forever() {
                 self.ending.store(true, Ordering::SeqCst);

@@ -23,6 +23,9 @@ const ALL: [Server; 4] = [Server::Null, Server::Ours, Server::RustFs, Server::No
 /// The estimate of tokens: what a token holds of JSON with English in it, near enough to compare.
 const BYTES_A_TOKEN: f64 = 4.0;
 
+/// How long a server has waited that counts as idle.
+const IDLE: Duration = Duration::from_millis(200);
+
 /// The file tools of the dialect that has six.
 const SIX: [&str; 6] = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep"];
 
@@ -244,6 +247,8 @@ pub(in super::super) fn idle_memory(bench: &Bench, sheet: &mut Sheet) -> Result<
             let mut client = launch.start()?;
             tools(&mut client)?;
             client.time(&read)?;
+            // Idle: what the first call begins beside its reply is over.
+            std::thread::sleep(IDLE);
             series.push(memory(client.pid(), "VmRSS")?);
             Ok(())
         }));
