@@ -12,6 +12,7 @@ mod calls;
 mod catalog;
 mod elicit;
 mod engine;
+mod escape;
 mod frame;
 mod handler;
 mod line;

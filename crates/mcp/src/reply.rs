@@ -3,7 +3,11 @@
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ResourceContents, ServerResult};
 use sinew_tool::{Block, Meta, Reply};
 
+use crate::escape::push_escaped;
 use crate::frame;
+
+/// From this length on the text that comes first in a reply is escaped by [`push_escaped`], in bytes.
+const LONG_TEXT: usize = 1 << 10;
 
 /// Converts a reply: content for the model, `_meta` for programs.
 pub(crate) fn result(reply: Reply) -> CallToolResult {
@@ -54,9 +58,71 @@ pub(crate) fn write(out: &mut Vec<u8>, id: &str, result: CallToolResult, statele
     }
     frame::write_result_with(out, id, |out| {
         let start = out.len();
+        let text = taken_text(&mut result);
         if serde_json::to_writer(&mut *out, &result).is_err() {
             out.truncate(start);
             out.extend_from_slice(b"{}");
+        } else if let Some(text) = text {
+            // Before the content there is nothing but the type of the result.
+            const EMPTY: &[u8] = b"\"text\":\"\"";
+            let written = out.get(start..).unwrap_or_default();
+            let at = written.windows(EMPTY.len()).position(|found| found == EMPTY);
+            let after = out.split_off(start + at.unwrap_or_default() + EMPTY.len() - 1);
+            push_escaped(out, &text);
+            out.extend_from_slice(&after);
         }
     });
+}
+
+/// Takes a long text out of the first block of a result.
+fn taken_text(result: &mut ServerResult) -> Option<String> {
+    let ServerResult::CallToolResult(result) = result else { return None };
+    match result.content.first_mut()? {
+        ContentBlock::Text(first) if LONG_TEXT <= first.text.len() => {
+            Some(std::mem::take(&mut first.text))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn long_texts_are_written_as_short_ones_are() {
+        let long = "a \"line\"\n\u{1}é".repeat(LONG_TEXT / 8);
+        let text = |text: &str| Block::Text { text: text.to_owned() };
+        let image = || Block::Image { data: String::from("eA=="), mime_type: String::from("a/b") };
+        let odd = || Block::Mcp(json!({"type": "text", "text": "", "_meta": {"text": ""}}));
+        for content in [
+            vec![],
+            vec![text("short")],
+            vec![text(&long)],
+            vec![text(&long), text(""), odd(), text(&long)],
+            vec![odd(), text(&long)],
+            vec![image(), text(&long)],
+        ] {
+            for stateless in [false, true] {
+                let mut reply = Reply::text("");
+                reply.content.clone_from(&content);
+                reply.structured = Some(json!({"text": ""}));
+                let result = result(reply);
+                let mut expected = ServerResult::CallToolResult(result.clone());
+                if !stateless {
+                    expected.strip_result_type_for_legacy_peer();
+                }
+                let mut out = Vec::new();
+                write(&mut out, "1", result, stateless);
+                let expected = format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}}\n",
+                    serde_json::to_string(&expected).expect("JSON")
+                );
+                assert_eq!(String::from_utf8(out).as_deref(), Ok(expected.as_str()));
+                assert!(serde_json::from_str::<Value>(&expected).is_ok());
+            }
+        }
+    }
 }
