@@ -69,6 +69,7 @@ def tools():
         tool("read", "Reads a file.", path="string"),
         tool("connect", "Connects to a port.", port="integer"),
         tool("wait", "Waits.", seconds="number"),
+        tool("sleep", "Waits without a sign.", seconds="number"),
         tool("crash", "Ends the server."),
         tool("large", "Returns many lines.", lines="integer", **{"as": "string"}),
         tool("drip", "Returns a text in pieces.", bytes="integer", pieces="integer"),
@@ -118,6 +119,9 @@ def called(name, arguments, identifier, meta):
             if token is not None:
                 send({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n, "message": "steps"}})
         return text("waited")
+    if name == "sleep":
+        time.sleep(arguments["seconds"])
+        return text("slept")
     if name == "crash":
         sys.stderr.write("it is broken inside\n")
         sys.stderr.flush()
@@ -166,6 +170,10 @@ def answer(message):
         ANSWERS[str(identifier)] = "result" if "result" in message else message.get("error", {}).get("code")
         if "result" in message:
             ANSWERS[f"{identifier} result"] = message["result"]
+        return
+    if method == "notifications/cancelled":
+        with open("cancelled", "w") as file:
+            file.write(str(params.get("requestId")))
         return
     if method == "initialize":
         if MODE == "silent":

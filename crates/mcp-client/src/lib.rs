@@ -25,7 +25,7 @@ pub use connection::MAX_TOOLS;
 pub use definition::{Definition, MAX_DEPTH, MAX_DESCRIPTION, MAX_SCHEMA};
 pub use pins::{Compared, PinStore, ServerPin, Waiting, compare};
 pub use pipe::MAX_MESSAGE;
-pub use servers::{ServerStatus, Servers};
+pub use servers::{ServerStatus, Servers, Tell};
 pub use settings::{Endpoint, ServerSettings, Timeouts};
 pub use sign_in::{CredentialFiles, SignIn, SignInSettings};
 pub use tool::{MAX_ARGUMENT_DEPTH, MAX_ARGUMENTS};

@@ -1,9 +1,15 @@
 //! The connection of one session to a server, and how long one that failed is left alone.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use sinew_tool::sync::lock;
+
 use crate::connection::Connection;
+
+/// The most sessions that use one server, each with a process of its own.
+pub(crate) const MAX_SESSIONS: usize = 32;
 
 /// How long a server that failed is left alone at first; then half as long again each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -11,6 +17,54 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How often a server may end soon after its start before it is left alone too.
 const MAX_SHORT: u32 = 3;
+
+/// The connections of a server, by session.
+#[derive(Default)]
+pub(crate) struct Links(Mutex<HashMap<String, Used>>);
+
+struct Used {
+    link: Arc<tokio::sync::Mutex<Link>>,
+    last: Instant,
+}
+
+impl Used {
+    /// Returns whether no call runs in it, and none begins.
+    fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.link) == 1
+            && self.link.try_lock().is_ok_and(|link| {
+                link.connection.as_ref().is_none_or(|(open, _)| Arc::strong_count(open) == 1)
+            })
+    }
+}
+
+impl Links {
+    /// Returns the link of a session. Where too many sessions have one, the idle one that was used longest ago is closed;
+    /// `None` where none is idle.
+    pub(crate) fn of(&self, session: &str) -> Option<Arc<tokio::sync::Mutex<Link>>> {
+        let mut links = lock(&self.0);
+        if MAX_SESSIONS <= links.len() && !links.contains_key(session) {
+            let idle = links.iter().filter(|(_, used)| used.is_idle());
+            let oldest = idle.min_by_key(|(_, used)| used.last)?.0.clone();
+            if let Some(Used { link, .. }) = links.remove(&oldest) {
+                tokio::spawn(async move {
+                    if let Some(connection) = link.lock().await.take() {
+                        connection.close().await;
+                    }
+                });
+            }
+        }
+        let now = Instant::now();
+        let new = || Used { link: Arc::default(), last: now };
+        let used = links.entry(session.to_owned()).or_insert_with(new);
+        used.last = now;
+        Some(Arc::clone(&used.link))
+    }
+
+    /// Takes all links out, to close them.
+    pub(crate) fn take(&self) -> Vec<Arc<tokio::sync::Mutex<Link>>> {
+        lock(&self.0).drain().map(|(_, used)| used.link).collect()
+    }
+}
 
 /// The connection of one session to a server.
 #[derive(Default)]
@@ -74,6 +128,23 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_idle_link_used_longest_ago_gives_way() {
+        let links = Links::default();
+        let held = links.of("0");
+        for n in 1..MAX_SESSIONS {
+            assert!(links.of(&n.to_string()).is_some());
+        }
+        let third = links.of("2");
+        assert!(links.of("new").is_some());
+        let has = |name: &str| lock(&links.0).contains_key(name);
+        assert_eq!([has("0"), has("1"), has("2"), has("new")], [true, false, true, true]);
+        drop((held, third));
+        let all: Vec<_> = (0..MAX_SESSIONS).map(|n| links.of(&format!("busy{n}"))).collect();
+        assert!(all.iter().all(Option::is_some));
+        assert!(links.of("one more").is_none(), "all are in use");
+    }
 
     #[test]
     fn a_server_that_ends_again_and_again_is_left_alone() {

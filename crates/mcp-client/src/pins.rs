@@ -14,6 +14,9 @@ use crate::definition::Definition;
 pub struct ServerPin {
     /// Its tools, in the order of its list.
     pub tools: Vec<Definition>,
+    /// Larger than that of servers that were pinned before: those keep names that two of them want.
+    #[serde(default)]
+    pub number: u64,
     /// Whether it knows the handshake of older protocol versions alone.
     #[serde(default)]
     pub needs_handshake: bool,

@@ -3,7 +3,6 @@
 //! The pinned definitions are the catalog, so no server is started before one of its tools is called. A server
 //! without a pin is started at once, since nothing is known of it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use tokio::runtime::Handle;
 use crate::connection::{Connection, Traits};
 use crate::definition::Definition;
 use crate::features::Feature;
-use crate::link::{Link, MAX_PAUSE};
+use crate::link::{Links, MAX_PAUSE, MAX_SESSIONS};
 use crate::ongoing::Caller;
 use crate::pins::{Compared, PinStore, ServerPin, Waiting, compare};
 use crate::settings::ServerSettings;
@@ -24,10 +23,11 @@ use crate::sign_in::{CredentialFiles, SignIn};
 use crate::tool::{Pinned, disabled};
 use crate::worker::{AbortOnDrop, Worker};
 
-/// The most sessions that use one server, each a process of its own.
-const MAX_SESSIONS: usize = 32;
-/// How long changes of a list of tools are collected.
+/// How long changes of a list of tools are collected; twice as long for each list soon after another, up to the longest
+/// pause.
 const SETTLES: Duration = Duration::from_millis(500);
+/// When a first use that failed is tried again, in seconds; the last one again and again.
+const TRIES_AGAIN: [u64; 5] = [2, 5, 15, 60, 300];
 /// How long the ends of all servers are waited for.
 const CLOSES: Duration = Duration::from_secs(3);
 
@@ -45,13 +45,18 @@ pub(crate) struct Inner {
     pins_read: Once,
     /// Lists of tools wait for the first session that begins.
     first: Mutex<Option<PendingTools>>,
+    /// Tells the user why a server that is not pinned yet cannot be used.
+    tell: Tell,
     worker: OnceLock<Worker>,
 }
+
+/// Says a line to the user.
+pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
 struct Server {
     settings: ServerSettings,
     known: Mutex<Known>,
-    sessions: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Link>>>>,
+    links: Links,
 }
 
 /// What is known of the tools of a server.
@@ -91,16 +96,17 @@ pub struct ServerStatus {
 
 impl Servers {
     /// Prepares these servers for a runtime. Nothing is read or started yet, and lists of tools wait for the first
-    /// session that begins.
+    /// session that begins. `tell` gets what a user should know of servers that are not pinned yet.
     pub fn new(
         runtime: &Arc<Runtime>,
         settings: Vec<ServerSettings>,
         pins: Arc<dyn PinStore>,
         credentials: Arc<dyn CredentialFiles>,
+        tell: Tell,
     ) -> Self {
         let server = |settings| {
-            let (known, sessions) = (Mutex::default(), Mutex::default());
-            Arc::new(Server { settings, known, sessions })
+            let (known, links) = (Mutex::default(), Links::default());
+            Arc::new(Server { settings, known, links })
         };
         let servers = settings.into_iter().map(server).collect();
         let inner = Arc::new_cyclic(|me| Inner {
@@ -111,6 +117,7 @@ impl Servers {
             servers,
             pins_read: Once::new(),
             first: Mutex::new(Some(runtime.pending_tools())),
+            tell,
             worker: OnceLock::new(),
         });
         Self(inner)
@@ -230,13 +237,10 @@ impl Inner {
             drop(known);
             if is_unknown && let Some(runtime) = self.runtime.upgrade() {
                 let pending = runtime.pending_tools();
-                let (inner, server) = (Arc::clone(self), Arc::clone(server));
+                let (inner, server) = (Arc::downgrade(self), Arc::clone(server));
                 let session = session.to_owned();
                 if let Ok(worker) = self.worker() {
-                    worker.spawn(async move {
-                        let _ = inner.connected(&server, &session).await;
-                        drop(pending);
-                    });
+                    worker.spawn(first_use(inner, server, session, pending));
                 }
             }
         }
@@ -254,8 +258,40 @@ impl Inner {
                     known.problems.push(error.message.into_owned());
                 }
             }
-            drop(known);
-            self.offer(server, Vec::new());
+        }
+        // Where two servers want a name, the one that was pinned first keeps it.
+        let mut servers: Vec<_> = self.servers.iter().collect();
+        servers.sort_by_key(|server| lock(&server.known).pin.as_ref().map(|pin| pin.number));
+        servers.into_iter().for_each(|server| self.offer(server, Vec::new()));
+    }
+
+    /// Returns the number of the next pin.
+    fn next_number(&self) -> u64 {
+        let number_of = |server: &Arc<Server>| Some(lock(&server.known).pin.as_ref()?.number);
+        self.servers.iter().filter_map(number_of).max().unwrap_or_default() + 1
+    }
+
+    /// Returns why a tool that waited for a person still does not run, if so: another process may have approved it.
+    pub(crate) fn still_disabled(
+        &self,
+        server: &str,
+        (tool, hash): (&str, ContentHash),
+    ) -> Result<(), ToolError> {
+        let server = self.server(server)?;
+        if self.reload(&server)? {
+            self.offer(&server, Vec::new());
+        }
+        let known = lock(&server.known);
+        let pinned = known.pin.as_ref().and_then(|pin| pin.tool(tool)).map(Definition::hash);
+        let waits = known.waiting.iter().any(|one| one.now.name == tool);
+        match pinned.filter(|_| !waits) {
+            Some(pinned) if pinned == hash => Ok(()),
+            Some(_) => Err(ToolError::new(
+                Kind::PolicyDenied,
+                format!("the tool `{tool}` has another definition now, which a person approved"),
+            )
+            .hint("list the tools again, and call it as it is defined there")),
+            None => Err(disabled(&server.settings.name, tool, CHANGED)),
         }
     }
 
@@ -312,11 +348,14 @@ impl Inner {
             let pinned = known.pin.as_ref().and_then(|pin| pin.tool(tool));
             pinned.is_some_and(|pinned| pinned.hash() == hash)
         };
-        if !connection.lists(tool, hash) || !is_pinned() {
+        let may_run = || connection.lists(tool, hash) && is_pinned();
+        if !may_run() {
             if self.reload(server)? {
                 self.offer(server, Vec::new());
             }
-            return Err(disabled(&server.settings.name, tool, CHANGED));
+            if !may_run() {
+                return Err(disabled(&server.settings.name, tool, CHANGED));
+            }
         }
         connection.call(&server.settings.name, tool, arguments, caller).await
     }
@@ -344,22 +383,15 @@ impl Inner {
         server: &Arc<Server>,
         session: &str,
     ) -> Result<Arc<Connection>, ToolError> {
-        let link = {
-            let mut sessions = lock(&server.sessions);
-            if MAX_SESSIONS <= sessions.len() && !sessions.contains_key(session) {
-                return Err(ToolError::new(
-                    Kind::LimitReached,
-                    format!(
-                        "{MAX_SESSIONS} sessions use the server `{}` already",
-                        server.settings.name
-                    ),
-                )
-                .hint("call it from one of them"));
-            }
-            Arc::clone(sessions.entry(session.to_owned()).or_default())
-        };
-        let mut link = link.lock().await;
         let name = &server.settings.name;
+        let link = server.links.of(session).ok_or_else(|| {
+            ToolError::new(
+                Kind::LimitReached,
+                format!("calls of {MAX_SESSIONS} sessions run at the server `{name}` already"),
+            )
+            .hint("try it again once one of them is over")
+        })?;
+        let mut link = link.lock().await;
         if lock(&server.known).is_unreadable {
             let words =
                 format!("the pin of the server `{name}` cannot be read, so it is not started");
@@ -411,24 +443,37 @@ impl Inner {
         let connection = Arc::downgrade(connection);
         tokio::spawn(async move {
             let _listening = listening;
+            let mut settles = SETTLES;
             loop {
                 let Some(open) = connection.upgrade() else { return };
                 tokio::select! {
                     () = open.tools_changed() => {}
                     () = tokio::time::sleep(MAX_PAUSE) => {
+                        settles = SETTLES;
+                        let Some(inner) = inner.upgrade() else { return };
+                        inner.look_for_approval(&server);
                         if open.is_open() {
                             continue;
                         }
                         return;
                     }
                 }
-                tokio::time::sleep(SETTLES).await;
+                tokio::time::sleep(settles).await;
+                settles = (settles * 2).min(MAX_PAUSE);
                 let Some(inner) = inner.upgrade() else { return };
                 if let Err(error) = inner.learn(&server, &open).await {
                     lock(&server.known).problems = vec![error.message.into_owned()];
                 }
             }
         });
+    }
+
+    /// Offers what another process approved meanwhile, where tools wait for a person.
+    fn look_for_approval(&self, server: &Arc<Server>) {
+        let waits = !lock(&server.known).waiting.is_empty();
+        if waits && self.reload(server).is_ok_and(|is_other| is_other) {
+            self.offer(server, Vec::new());
+        }
     }
 
     /// Lists the tools of a server, and offers those that are as pinned. Without a pin all are pinned.
@@ -456,7 +501,8 @@ impl Inner {
         let pin = lock(&server.known).pin.clone();
         let (pin, waiting, missing) = match pin {
             None => {
-                let mut pin = ServerPin { tools: usable, ..ServerPin::default() };
+                let number = self.next_number();
+                let mut pin = ServerPin { tools: usable, number, ..ServerPin::default() };
                 pin.set_traits(connection.traits);
                 self.pins.save(&server.settings.pin, &pin)?;
                 (pin, Vec::new(), Vec::new())
@@ -487,9 +533,10 @@ impl Inner {
         let mut offered: Vec<(String, ContentHash, Visibility)> = Vec::new();
         let mut add =
             |definition: Definition, hash, feature: Option<Feature>, disabled: Option<String>| {
-                let visibility = match disabled {
-                    Some(_) => Visibility::Disabled,
-                    None => server.settings.visibility(&definition.name),
+                let visibility = match server.settings.visibility(&definition.name) {
+                    Visibility::Hidden => Visibility::Hidden,
+                    _ if disabled.is_some() => Visibility::Disabled,
+                    visibility => visibility,
                 };
                 // A feature gives way to a tool of the server with its name.
                 if feature.is_none() || offered.iter().all(|(name, ..)| *name != definition.name) {
@@ -559,14 +606,10 @@ impl Inner {
         let Some(worker) = self.worker.get().filter(|worker| !worker.is_this_thread()) else {
             return;
         };
-        let links: Vec<_> = self
-            .servers
-            .iter()
-            .flat_map(|server| lock(&server.sessions).drain().collect::<Vec<_>>())
-            .collect();
+        let links: Vec<_> = self.servers.iter().flat_map(|server| server.links.take()).collect();
         let (done, closed) = std::sync::mpsc::channel();
         worker.handle.spawn(async move {
-            let closing = links.into_iter().map(|(_, link)| {
+            let closing = links.into_iter().map(|link| {
                 tokio::spawn(async move {
                     if let Some(connection) = link.lock().await.take() {
                         connection.close().await;
@@ -585,6 +628,39 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// Starts a server of which nothing is known, until it is pinned. Lists of tools wait for the first try alone.
+async fn first_use(
+    inner: Weak<Inner>,
+    server: Arc<Server>,
+    session: String,
+    pending: PendingTools,
+) {
+    let mut pending = Some(pending);
+    let [.., last] = TRIES_AGAIN;
+    for pause in TRIES_AGAIN.into_iter().chain(std::iter::repeat(last)) {
+        {
+            let Some(inner) = inner.upgrade() else { return };
+            match inner.connected(&server, &session).await {
+                Ok(_) => return,
+                Err(error) if pending.is_some() => {
+                    (inner.tell)(&format!("{error}; it is tried again"));
+                }
+                Err(_) => {}
+            }
+            pending = None;
+        }
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        let Some(inner) = inner.upgrade() else { return };
+        // Another process may have used it meanwhile.
+        if inner.reload(&server).is_ok_and(|is_other| is_other) {
+            return inner.offer(&server, Vec::new());
+        }
+        if lock(&server.known).pin.is_some() {
+            return;
+        }
     }
 }
 

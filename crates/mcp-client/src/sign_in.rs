@@ -248,6 +248,12 @@ impl Tokens {
 
     async fn refresh(&self, refused: Option<String>) -> Result<Option<String>, AuthError> {
         let _locked = self.store.locked().await?;
+        if let Some((token, until)) = lock(&self.fresh).clone()
+            && Instant::now() < until
+            && refused.as_ref() != Some(&token)
+        {
+            return Ok(Some(token));
+        }
         // Another process or call may have refreshed it, or signed in anew.
         if let Some(token) = self.usable().await?.filter(|token| refused.as_ref() != Some(token)) {
             return Ok(Some(token));

@@ -130,7 +130,9 @@ impl Tool for RemoteTool {
         _settings: &Arc<FileSettings>,
     ) -> Result<Box<dyn Prepared>, ToolError> {
         if let Some(why) = &self.disabled {
-            return Err(disabled(&self.server, &self.definition.name, why));
+            let (name, servers) = (&self.definition.name, self.servers.upgrade());
+            let servers = servers.ok_or_else(|| disabled(&self.server, name, why))?;
+            servers.still_disabled(&self.server, (name, self.hash))?;
         }
         if MAX_ARGUMENT_DEPTH < args.values().map(depth).max().unwrap_or(0) {
             return Err(ToolError::new(

@@ -158,6 +158,8 @@ pub(crate) struct Elicitation {
     session: String,
     /// Whether the client declared the capability in its handshake.
     declared: AtomicBool,
+    /// Whether the client has no handshake, so that each call says anew whether it can be asked.
+    stateless: AtomicBool,
     next: AtomicU64,
     /// Pending requests of this server, by id.
     waiting: Mutex<HashMap<String, oneshot::Sender<Option<Elicited>>>>,
@@ -173,6 +175,7 @@ impl Elicitation {
             output,
             session,
             declared: AtomicBool::new(false),
+            stateless: AtomicBool::new(false),
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
             calls: Mutex::default(),
@@ -184,6 +187,11 @@ impl Elicitation {
     pub(crate) fn declared(&self, capabilities: Option<&Value>) {
         let can = capabilities.is_some_and(can_be_asked);
         self.declared.store(can, Ordering::Release);
+    }
+
+    /// Notes that the client has no handshake.
+    pub(crate) fn is_stateless(&self) {
+        self.stateless.store(true, Ordering::Release);
     }
 
     /// Closes all questions: they end unanswered.
@@ -344,7 +352,7 @@ impl Approver for Elicitation {
     }
 
     fn fills(&self) -> bool {
-        self.declared.load(Ordering::Acquire) || !lock(&self.calls).is_empty()
+        self.declared.load(Ordering::Acquire) || self.stateless.load(Ordering::Acquire)
     }
 }
 

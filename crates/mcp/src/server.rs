@@ -509,6 +509,7 @@ impl Connection {
         }
         if !self.stateless && carries_version(frame) {
             self.stateless = true;
+            self.engine.elicitation.is_stateless();
             self.tell_client(frame, "/_meta/io.modelcontextprotocol~1clientInfo/name");
             (self.engine.options.on_ready)();
         }

@@ -193,14 +193,20 @@ impl Catalog {
         let mut taken: HashSet<String> =
             self.tools.iter().map(|listed| spelled(listed.tool.name())).collect();
         let others: Vec<String> = taken.iter().cloned().collect();
-        taken.extend(self.reserved.iter().map(|name| spelled(name)));
+        let reserved: Vec<String> = self.reserved.iter().map(|name| spelled(name)).collect();
+        taken.extend(reserved.iter().cloned());
         let (names, mut problems) = (self.conventions.foreign_names, Vec::new());
         let mut added = Vec::with_capacity(tools.len());
         for (tool, visibility) in tools {
             let remote = tool.remote_name();
             let name = Wanted { names, server, tool: remote }.name(
                 |name| !taken.contains(name),
-                |prefix| others.iter().any(|other| other.starts_with(prefix)),
+                |prefix| {
+                    // A single `_` parts words of many names.
+                    let reserved = reserved.iter().filter(|_| prefix.ends_with("__"));
+                    let mut all = others.iter().chain(reserved);
+                    all.any(|other| other.starts_with(prefix))
+                },
             );
             let Some(name) = name else {
                 let remote = sinew_tool::shown_line(remote);

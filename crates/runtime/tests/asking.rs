@@ -425,7 +425,7 @@ async fn equal_questions_are_answered_in_one() {
         put_at(&bench, "s", "b", "same"),
         put_at(&bench, "t", "a", "same"),
     );
-    // The second of equal changes finds the file as the first one left it, which nobody was shown.
+    // The second of equal changes finds the file as the first one left it, which no question showed.
     let n_ran = [&a, &b, &session].iter().filter(|reply| reply.ok).count();
     assert!(1 <= n_ran && other.ok, "{a:?} {b:?}");
     assert_eq!(racer.n_asked(), 3, "the same of one session is asked once");
@@ -450,7 +450,7 @@ async fn an_answer_holds_for_no_equal_call_that_meets_another_file() {
     assert_eq!(racer.n_asked(), 2, "the second was shown by itself");
 }
 
-/// Somebody was asked, so nothing runs because nobody answered, also what could be undone.
+/// A question without an answer runs nothing, not even what could be undone.
 #[tokio::test]
 async fn whoever_is_gone_has_not_said_yes() {
     for (answer, kind) in [

@@ -37,12 +37,14 @@ pub(crate) fn add(loaded: &Loaded, runtime: &Arc<Runtime>) -> anyhow::Result<Opt
     let surface: Arc<[String]> = surface.unwrap_or_default().into();
     let settings = servers.iter().map(|server| settings_of(server, &surface)).collect();
     let credentials = Arc::new(TokenFiles(ServerFiles::tokens(state)));
-    Ok(Some(Servers::new(
-        runtime,
-        settings,
-        Arc::new(PinFiles(ServerFiles::pins(state))),
-        credentials,
-    )))
+    let pins = Arc::new(PinFiles(ServerFiles::pins(state)));
+    let warns = LogLevel::Warn <= loaded.settings.log;
+    let tell = Box::new(move |words: &str| {
+        if warns {
+            say(words);
+        }
+    });
+    Ok(Some(Servers::new(runtime, settings, pins, credentials, tell)))
 }
 
 fn settings_of(server: &McpServer, surface: &Arc<[String]>) -> ServerSettings {
