@@ -125,7 +125,7 @@ const WORDS: &[(&str, usize)] = &[
     ("sinew-ops", 27),
     ("sinew-policy", 6),
     ("sinew-records", 17),
-    ("sinew-runtime", 15),
+    ("sinew-runtime", 12),
     ("sinew-sandbox", 1),
     ("sinew-shell", 3),
     ("sinew-testkit", 13),
