@@ -65,7 +65,12 @@ fn as_nobody() -> Result<(), Failed> {
     fs::create_dir(&home)?;
     chown(&home, Some(NOBODY), Some(NOBODY))?;
     let copy = dir.path().join("commands");
-    fs::copy(std::env::current_exe()?, &copy)?;
+    // A process of its own writes the copy: children of other trials, between fork and exec, would hold a descriptor of
+    // this process, and a program that is open for writing does not start (ETXTBSY).
+    let copied = Command::new("cp").arg(std::env::current_exe()?).arg(&copy).status()?;
+    if !copied.success() {
+        return Err(format!("cp: {copied}").into());
+    }
     fs::set_permissions(&copy, Permissions::from_mode(0o755))?;
     let done = Command::new(&copy)
         .env(world::WHEREABOUTS, &home)
