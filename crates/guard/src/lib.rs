@@ -76,6 +76,8 @@ pub use sinew_web::fetch::WebAddress;
 pub use sinew_web::http::{HttpAddress, HttpClient, HttpError, HttpReply, words as error_words};
 #[cfg(feature = "web")]
 pub use sinew_web::server_client::{SignInClient, server_client};
+#[cfg(feature = "web")]
+pub use sinew_web::stream_client::{StreamAnswer, StreamClient};
 
 /// Becomes the helper or one of its workers and exits, if this process was started as one. Otherwise returns this
 /// executable as a helper. Called first in `main`, before any thread starts.

@@ -14,4 +14,5 @@ pub mod http;
 pub mod resolver;
 pub mod search;
 pub mod server_client;
+pub mod stream_client;
 pub mod worker;
