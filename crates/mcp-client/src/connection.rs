@@ -156,6 +156,11 @@ impl Connection {
             && lock(&self.service).as_ref().is_some_and(|service| !service.is_closed())
     }
 
+    /// Returns whether no call runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.handler.ongoing.is_idle()
+    }
+
     /// Listens for changed tools at a server that has no handshake and so says nothing by itself, until it is closed.
     pub(crate) fn listening(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
         let tells = self.peer.peer_info().is_some_and(|info| {

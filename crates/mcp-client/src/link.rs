@@ -28,12 +28,14 @@ struct Used {
 }
 
 impl Used {
-    /// Returns whether no call runs in it, and none begins.
+    /// Returns whether no call runs in it and no connection opens. A call enters its connection before another one gets a
+    /// link, since all of them are tasks of one thread.
     fn is_idle(&self) -> bool {
         Arc::strong_count(&self.link) == 1
-            && self.link.try_lock().is_ok_and(|link| {
-                link.connection.as_ref().is_none_or(|(open, _)| Arc::strong_count(open) == 1)
-            })
+            && self
+                .link
+                .try_lock()
+                .is_ok_and(|link| link.connection.as_ref().is_none_or(|(open, _)| open.is_idle()))
     }
 }
 

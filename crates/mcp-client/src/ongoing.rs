@@ -88,6 +88,11 @@ impl Ongoing {
         Self { server: Arc::from(server), runtime, calls: Arc::default() }
     }
 
+    /// Returns whether no call runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        lock(&self.calls).by_number.is_empty()
+    }
+
     /// Enters a call until the returned value is dropped.
     pub(crate) fn enter(&self, caller: Caller) -> Entered {
         let mut calls = lock(&self.calls);

@@ -646,7 +646,7 @@ async fn first_use(
             match inner.connected(&server, &session).await {
                 Ok(_) => return,
                 Err(error) if pending.is_some() => {
-                    (inner.tell)(&format!("{error}; it is tried again"));
+                    (inner.tell)(&error.to_string());
                 }
                 Err(_) => {}
             }

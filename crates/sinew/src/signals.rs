@@ -20,7 +20,8 @@ use sinew_runtime::Runtime;
 /// The grace period of cancelled calls.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How long a first call may take before the code that only start-up and it used is unmapped.
+/// How long a first call may take before the code that only start-up and it used is unmapped. A signal that comes
+/// meanwhile is handled after it.
 const FIRST_CALL: Duration = Duration::from_millis(100);
 
 /// The caught signals.
