@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _, stream};
 use serde_json::Value;
-use sinew_tool::BoxFuture;
+use sinew_tool::{ApiKey, BoxFuture};
 use sse_stream::SseStream;
 use tokio::time::{sleep, timeout};
 
@@ -59,7 +59,7 @@ pub struct ApiModelSettings {
     /// Its name at the provider.
     pub name: String,
     /// The key, if the provider wants one.
-    pub key: Option<String>,
+    pub key: Option<ApiKey>,
     /// The tokens of its context window.
     pub context: u32,
 }
@@ -78,7 +78,7 @@ impl ApiModel {
 
     async fn attempt(&self, body: &[u8], listener: Listener<'_>) -> Result<Completion, ModelError> {
         let wire = self.settings.wire;
-        let headers = wire.headers(self.settings.key.as_deref());
+        let headers = wire.headers(self.settings.key.as_ref().map(ApiKey::reveal));
         let answer = match timeout(FIRST_BYTE, self.client.post(&headers, body.to_vec())).await {
             Ok(sent) => sent.map_err(|why| unreachable(&why))?,
             Err(_) => return Err(unreachable(&format!("no answer in {} s", FIRST_BYTE.as_secs()))),
@@ -312,7 +312,7 @@ mod tests {
         let settings = ApiModelSettings {
             wire,
             name: String::from("m"),
-            key: Some(String::from("secret-key")),
+            key: Some(ApiKey::new(String::from("secret-key"))),
             context: 8_192,
         };
         let model = ApiModel::new(settings, Box::new(client));

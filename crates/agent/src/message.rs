@@ -1,10 +1,15 @@
 //! The conversation: messages of the user, of the model, and results of tool calls. Independent of an API, and the form
 //! in which sessions are stored.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::wire::Wire;
+
+/// What parts a namespace and a name.
+pub(crate) const NAMESPACE_END: &str = "__";
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,6 +77,14 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
+    /// Returns the name with its namespace, as the catalog has it.
+    pub fn full_name(&self) -> Cow<'_, str> {
+        match &self.namespace {
+            Some(namespace) => Cow::Owned(format!("{namespace}{NAMESPACE_END}{}", self.name)),
+            None => Cow::Borrowed(&self.name),
+        }
+    }
+
     /// Parses the arguments. No arguments count as an empty object, and a JSON string that holds an object as that object:
     /// small models write both. The error says what is wrong, for the model.
     pub fn parsed_arguments(&self) -> Result<Map<String, Value>, String> {
@@ -93,7 +106,7 @@ impl ToolCall {
 }
 
 /// The result of a tool call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallResult {
     /// The id of the call.
     pub id: String,
@@ -107,6 +120,9 @@ pub struct CallResult {
     /// Whether the call failed.
     #[serde(default)]
     pub is_error: bool,
+    /// Where the full output is kept, relative to the first root, if the text was cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
 
 /// An image of a result.

@@ -1,12 +1,13 @@
 //! The interface of all models, what they are asked, and their errors.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_tool::{BoxFuture, word_enum};
 
-use crate::message::{Message, Part};
+use crate::message::{Message, NAMESPACE_END, Part};
 
 /// A model that answers conversations.
 pub trait Model: Send + Sync {
@@ -37,14 +38,27 @@ pub struct CompletionRequest<'a> {
 }
 
 /// A tool as a model sees it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name.
+    /// The namespace, where the Responses API is to group tools by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name, without the namespace.
     pub name: String,
     /// The description.
     pub description: String,
     /// The JSON schema of the arguments.
     pub parameters: Value,
+}
+
+impl ToolSpec {
+    /// Returns the name with its namespace, for APIs without namespaces.
+    pub fn full_name(&self) -> Cow<'_, str> {
+        match &self.namespace {
+            Some(namespace) => Cow::Owned(format!("{namespace}{NAMESPACE_END}{}", self.name)),
+            None => Cow::Borrowed(&self.name),
+        }
+    }
 }
 
 /// What a model's stream brings, as it comes.
@@ -104,6 +118,20 @@ pub struct Usage {
     pub cached: u64,
     /// Tokens of the answer.
     pub output: u64,
+}
+
+impl Usage {
+    /// Adds the tokens of another message.
+    pub fn add(&mut self, other: &Self) {
+        self.input += other.input;
+        self.cached += other.cached;
+        self.output += other.output;
+    }
+
+    /// Returns all tokens of request and answer.
+    pub fn total(&self) -> u64 {
+        self.input + self.output
+    }
 }
 
 word_enum! {

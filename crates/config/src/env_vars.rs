@@ -105,7 +105,7 @@ pub fn state_home() -> Option<PathBuf> {
     directory(XDG_STATE_HOME)
 }
 
-/// Returns the key of a provider of searches.
+/// Returns the key of a provider of searches or models.
 pub fn api_key(name: &str) -> Option<ApiKey> {
     std::env::var(name).ok().filter(|key| !key.trim().is_empty()).map(ApiKey::new)
 }

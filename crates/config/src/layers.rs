@@ -22,7 +22,7 @@ use super::files::{
     self, HOOKS_DIR, MCP_FILE, PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath,
 };
 use super::lines::{RULES, lines_of_document, placed};
-use super::options::McpServerOptions;
+use super::options::{McpServerOptions, ModelOptions};
 use super::server_entries::ServerEntries;
 use super::{ConfigError, Options, hooks, rules};
 
@@ -258,7 +258,13 @@ impl Layers {
             }
             checked.is_ok()
         });
-        self.add_servers(Value::Object(entries), &|_| origin.clone(), Restriction::None);
+        let entries = Value::Object(entries);
+        self.add_named_entries(
+            McpServerOptions::TABLE,
+            entries,
+            &|_| origin.clone(),
+            Restriction::None,
+        );
         Ok(())
     }
 
@@ -427,8 +433,8 @@ impl Layers {
         if key == RULES {
             return self.add_rules(value, origin, source.restriction);
         }
-        if key == McpServerOptions::TABLE {
-            return self.add_servers(value, origin, source.restriction);
+        if let Some(table) = NAMED.into_iter().find(|table| *table == key) {
+            return self.add_named_entries(table, value, origin, source.restriction);
         }
         if key.starts_with(MANAGED) && source.layer != Layer::System {
             return self.warnings.push(format!(
@@ -490,28 +496,30 @@ impl Layers {
         self.left_out.push(LeftOut { key, value, origin });
     }
 
-    /// Adds servers; one replaces that of the same name. A layer that can only tighten adds none.
-    fn add_servers(
+    /// Adds servers or models; one replaces that of the same name. A layer that can only tighten adds none.
+    fn add_named_entries(
         &mut self,
+        key: &'static str,
         value: Value,
         origin: &dyn Fn(&str) -> Origin,
         restriction: Restriction,
     ) {
-        let key = McpServerOptions::TABLE;
         if restriction != Restriction::None {
             return self.leave_out(key.to_owned(), value, origin(key), restriction);
         }
         let Value::Object(added) = value else { return };
         let old = self.values.get(key);
         let mut all = old.and_then(|(old, _)| old.as_object().cloned()).unwrap_or_default();
-        for (name, server) in added {
+        for (name, entry) in added {
             let from = origin(&format!("{key}.{name}"));
-            match (&from, all.get_mut(&name), server) {
-                // A flag sets one value of a server, which stays where it is written.
+            match (&from, all.get_mut(&name), entry) {
+                // A flag sets one value of an entry, which stays where it is written.
                 (Origin::Flag(_), Some(Value::Object(old)), Value::Object(new)) => old.extend(new),
-                (_, _, server) => {
-                    all.insert(name.clone(), server);
-                    self.servers.insert(name, from);
+                (_, _, entry) => {
+                    all.insert(name.clone(), entry);
+                    if key == McpServerOptions::TABLE {
+                        self.servers.insert(name, from);
+                    }
                 }
             }
         }
@@ -545,6 +553,9 @@ impl Layers {
         }
     }
 }
+
+/// Tables whose keys are names that the user gives; such a table is one value.
+const NAMED: [&str; 2] = [McpServerOptions::TABLE, ModelOptions::TABLE];
 
 /// Deny lists, to which every layer appends.
 const ADDED: [&str; 3] = ["tools.fs.deny_paths", "tools.urlPolicy.blockedDomains", DENIED];
@@ -586,7 +597,7 @@ fn check(tree: Value) -> Result<(), serde_json::Error> {
 
 fn flatten(prefix: &str, tree: Value, flat: &mut Vec<(String, Value)>) {
     match tree {
-        Value::Object(table) if prefix != McpServerOptions::TABLE => {
+        Value::Object(table) if !NAMED.contains(&prefix) => {
             for (name, value) in table {
                 let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
                 flatten(&key, value, flat);

@@ -15,10 +15,12 @@ mod hook_files;
 pub mod hooks;
 mod hosts;
 pub mod import;
+mod instructions;
 pub mod jsonc;
 mod layers;
 mod lines;
 mod mcp_servers;
+mod models;
 mod options;
 mod reference;
 pub mod rules;
@@ -32,9 +34,11 @@ mod web;
 
 pub use files::{may_have_settings, read as read_text};
 pub use grants::Grants;
+pub use instructions::{FoundInstructions, instructions};
 pub use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use mcp_servers::{McpServer, ServerPlace};
+pub use models::{AgentConfig, ModelConfig};
 pub use options::OAuthOptions;
 pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, ExecOptions, FilesOptions,

@@ -3,6 +3,7 @@
 //! `tools` is both a list (which tools are served) and the name of two tables (`[tools.fs]`,
 //! `[tools.policy]`); TOML cannot hold both under one name, so the list is `serve`.
 
+mod agent;
 mod mcp_server;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use agent::AgentOptions;
+pub(crate) use agent::ModelOptions;
 pub(crate) use mcp_server::McpServerOptions;
 pub use mcp_server::OAuthOptions;
 
@@ -93,6 +96,18 @@ pub struct Options {
     /// The MCP server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpOptions>,
+    /// The agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentOptions>,
+    /// Models of the agent, each a table `[models.NAME]` with `wire` (`anthropic`, `responses`, `chat` or `ollama`), `url` (the
+    /// base address of the API, such as `https://api.anthropic.com`, `https://api.openai.com/v1` or
+    /// `http://127.0.0.1:8080/v1`), `name` (at the provider; default NAME), `key_env` (the variable that holds the key),
+    /// `context` (the tokens of its window; default 128,000, for ollama 16,384), `max_output_tokens` (default a quarter
+    /// of the window, at most 32,000), and `input_price`, `cached_price` and `output_price` (dollars for a million
+    /// tokens). A project's own file adds none until it is trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub models: Option<BTreeMap<String, ModelOptions>>,
     /// How often calls ran, how they ended and how long they took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<MetricsOptions>,

@@ -13,6 +13,7 @@ use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
 use super::context_window::reply_bytes_for_context;
+use super::models::{self, AgentConfig};
 use super::options::{CommandPolicyOptions, RunOptions};
 use super::{ConfigError, Options, hooks, rules, web};
 
@@ -122,6 +123,8 @@ pub struct Settings {
     pub trace: Option<PathBuf>,
     /// The command hooks, in configuration order.
     pub hooks: Vec<CommandHookSettings>,
+    /// The agent and its models.
+    pub agent: AgentConfig,
 }
 
 /// The approval webhook.
@@ -212,6 +215,7 @@ impl Settings {
             metrics: metrics(options)?,
             trace: trace(options)?,
             hooks: hooks::read(options.hooks.as_ref().map(|h| h.0.as_slice()).unwrap_or_default())?,
+            agent: models::agent(options)?,
             dialect,
             files,
         })

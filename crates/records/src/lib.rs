@@ -1,7 +1,7 @@
-//! Records of calls: the ledger in a hash chain, checkpoints of files, knowledge of files, and redaction of
-//! secrets.
+//! Records of calls: the ledger in a hash chain, checkpoints of files, knowledge of files, sessions of agents, and
+//! redaction of secrets.
 //!
-//! The ledger and the checkpoint index are SQLite databases in the state directory. Checkpoint contents
+//! The ledger, the checkpoint index and the sessions are SQLite databases in the state directory. Checkpoint contents
 //! are files beside them.
 
 #![forbid(unsafe_code)]
@@ -11,3 +11,4 @@ mod database;
 pub mod knowledge;
 pub mod ledger;
 pub mod redact;
+pub mod sessions;

@@ -161,8 +161,13 @@ impl Runtime {
         (Some(operation), paths)
     }
 
+    /// Returns whether a hook handles an event, so that nothing is gathered for none.
+    pub fn has_hooks_at(&self, event: HookEvent) -> bool {
+        !self.hooks.at(event).is_empty()
+    }
+
     /// Runs the hooks of an agent event by priority; returns the changed event, or the error that blocks it.
-    /// Agent programs call it; sinew itself has no agent.
+    /// The agent calls it, and agent programs do.
     pub async fn agent_event(&self, moment: AgentEvent) -> Result<AgentEvent, ToolError> {
         let event = moment.event();
         let mut moment = moment;

@@ -163,6 +163,14 @@ pub enum Command {
     /// reason?} in; {type: "reply", id, …}, {type: "progress", id, …}, {type: "question", question, id, …} and
     /// {type: "settled", question} out.
     Pipe,
+    /// Let an agent work on a task: a model that uses the tools.
+    Run(RunArgs),
+    /// List, show, copy and export the sessions of agents.
+    Sessions {
+        /// What to do.
+        #[command(subcommand)]
+        command: SessionsCommand,
+    },
     /// Show what was kept before changes, and undo changes.
     Checkpoint {
         /// What to do.
@@ -264,6 +272,63 @@ pub struct CallArgs {
     /// print one result a line in the same order.
     #[arg(long)]
     pub batch: bool,
+}
+
+/// `sinew run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The task; `-` reads standard input. With --resume it continues the session, and without a task an interrupted
+    /// turn.
+    #[arg(value_name = "TASK")]
+    pub task: Vec<String>,
+    /// The model: NAME of a table `[models.NAME]`, `anthropic/MODEL`, `openai/MODEL`, `openrouter/MODEL`, `ollama/MODEL`, or
+    /// `local` for a server on this machine.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// How often the model may call tools, before it must answer [default: `agent.max_tool_iterations`, 20].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub max_turns: Option<u32>,
+    /// The most that the run may cost: tokens, such as 200k, or dollars, such as $2.50.
+    #[arg(long, value_name = "BUDGET")]
+    pub budget: Option<String>,
+    /// Go on with a session: `latest` in this root, or its name.
+    #[arg(long, value_name = "SESSION")]
+    pub resume: Option<String>,
+    /// Print what happens as JSON lines.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sinew sessions`.
+#[derive(Debug, Subcommand)]
+pub enum SessionsCommand {
+    /// List the sessions of this root, the latest first.
+    List {
+        /// Those of every root.
+        #[arg(long)]
+        all: bool,
+        /// The most that are listed.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        limit: u64,
+        /// Print one JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what was said and done in a session.
+    Show {
+        /// Its name, or `latest`.
+        session: String,
+    },
+    /// Copy a session, so that both can go on; prints the name of the copy.
+    Fork {
+        /// Its name, or `latest`.
+        session: String,
+    },
+    /// Print the entries of a session as JSON lines.
+    Export {
+        /// Its name, or `latest`.
+        session: String,
+    },
 }
 
 /// `sinew checkpoint`.

@@ -11,6 +11,8 @@ pub(crate) mod mcp;
 pub(crate) mod mcp_servers;
 pub(crate) mod pipe;
 pub(crate) mod policy;
+pub(crate) mod run;
+pub(crate) mod sessions;
 pub(crate) mod tools;
 pub(crate) mod trust;
 

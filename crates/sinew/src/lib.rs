@@ -34,6 +34,8 @@
 //! programs set `default-features = false`. [`Metrics`] is a [`Recorder`] that counts and times calls.
 
 #[cfg(feature = "cli")]
+mod agent;
+#[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
 mod client_start;
@@ -136,6 +138,8 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Call(args) => commands::call::run(load()?, args),
         cli::Command::Mcp(args) => commands::mcp::run(&load()?, args.check),
         cli::Command::Pipe => commands::pipe::run(load()?),
+        cli::Command::Run(args) => commands::run::run(load()?, args),
+        cli::Command::Sessions { command } => commands::sessions::run(&load()?, command),
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&load()?, *json)
         }

@@ -8,7 +8,7 @@
 use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use sinew_mcp::Calls;
 use sinew_runtime::Runtime;
+use sinew_tool::Cancel;
+use sinew_tool::sync::lock;
 
 /// The grace period of cancelled calls.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -68,11 +70,44 @@ impl Signals {
         thread::Builder::new().name(String::from("signals")).spawn(wait).map(drop)
     }
 
+    /// Starts a thread that ends the turn at SIGINT, and the process at a second one or at any other signal.
+    fn watch_turns(self, turns: TurnCancel, runtime: Weak<Runtime>) -> io::Result<()> {
+        let Self { mut caught, ending } = self;
+        let wait = move || {
+            for signal in caught.forever() {
+                let cancel = lock(&turns).clone();
+                if signal == SIGINT && !cancel.is_cancelled() {
+                    cancel.cancel();
+                    crate::screen::say("the turn ends; once more ends sinew");
+                    continue;
+                }
+                ending.store(true, Ordering::SeqCst);
+                cancel.cancel();
+                let Some(runtime) = runtime.upgrade() else { continue };
+                crate::commands::end_sessions(&runtime, LAST_WORDS);
+                runtime.end_background();
+                if let Err(error) = runtime.flush() {
+                    crate::screen::say(&error.to_string());
+                }
+                std::process::exit(128 + signal);
+            }
+        };
+        thread::Builder::new().name(String::from("signals")).spawn(wait).map(drop)
+    }
+
     /// Returns the exit code of a pending signal.
     pub(crate) fn code(&mut self) -> Option<ExitCode> {
         let signal = self.caught.pending().next()?;
         u8::try_from(128 + signal).ok().map(ExitCode::from)
     }
+}
+
+/// The cancel flag of the turn under way.
+pub(crate) type TurnCancel = Arc<Mutex<Cancel>>;
+
+/// Lets SIGINT end the turn, and a second one the process.
+pub(crate) fn end_turns(turns: TurnCancel, runtime: &Arc<Runtime>) -> io::Result<()> {
+    Signals::catch()?.watch_turns(turns, Arc::downgrade(runtime))
 }
 
 /// Returns calls that watch signals from the first call on.

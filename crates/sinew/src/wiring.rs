@@ -258,7 +258,8 @@ fn with_ledger(
     }
 }
 
-fn new_session() -> anyhow::Result<String> {
+/// Returns a name for a new session.
+pub(crate) fn new_session() -> anyhow::Result<String> {
     let mut random = [0_u8; 8];
     getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
     Ok(format!("{:016x}", u64::from_le_bytes(random)))

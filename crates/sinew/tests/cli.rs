@@ -634,6 +634,7 @@ const SEARCH: &[&str] = &[
 ];
 const SEARCH_SEARXNG: &[&str] = &["call", "WebSearch", r#"{"query":"x","provider":"searxng"}"#];
 const SEARCH_ENDPOINT: &[&str] = &["call", "WebSearch", r#"{"query":"x","provider":"endpoint"}"#];
+const AGENT: &[&str] = &["run", "do it"];
 const SHOW: &[&str] = &["config", "show"];
 
 #[test]
@@ -925,6 +926,27 @@ const KEYS: &[Row] = &[
     ("webhook.secret_file", "{root}/x", WEBHOOK, "", Seen::Shows("must lie outside", "a.txt")),
     // What stands in these files is tried where metrics are.
     ("metrics.file", "{root}/x", LIST, "", Seen::Shows("`metrics.file` ", "a.txt")),
+    ("agent.model", "nope", AGENT, "", Seen::Shows("no model `nope`", "no model is configured")),
+    (
+        "models",
+        r#"{m = {wire = "x", url = "http://127.0.0.1:9/"}}"#,
+        AGENT,
+        "",
+        Seen::Shows("`models.m.wire` must be one of", "no model is configured"),
+    ),
+    // What these do is tried where a model answers.
+    ("agent.max_tool_iterations", "7", SHOW, "", Seen::Resolved("agent.max_tool_iterations = 7")),
+    ("agent.budget", "7k", SHOW, "", Seen::Resolved("agent.budget = \"7k\"")),
+    (
+        "agent.output_compaction",
+        "full",
+        SHOW,
+        "",
+        Seen::Resolved("agent.output_compaction = \"full\""),
+    ),
+    ("agent.instructions", "false", SHOW, "", Seen::Resolved("agent.instructions = false")),
+    ("agent.max_age_days", "7", SHOW, "", Seen::Resolved("agent.max_age_days = 7")),
+    ("agent.max_sessions", "7", SHOW, "", Seen::Resolved("agent.max_sessions = 7")),
     ("metrics.interval_s", "7", SHOW, "", Seen::Resolved("metrics.interval_s = 7")),
     ("trace.file", "{root}/x", LIST, "", Seen::Shows("`trace.file` must lie outside", "a.txt")),
 ];

@@ -9,6 +9,7 @@
     reason = "a test fails loudly"
 )]
 
+mod agent;
 mod audit;
 mod beginning;
 mod broken;

@@ -109,7 +109,7 @@ pub trait Hook: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Runs at an agent event, fired only by programs with an agent. An error blocks what can be blocked.
+    /// Runs at an event of an agent. An error blocks what can be blocked.
     fn agent<'a>(&'a self, moment: &'a AgentEvent) -> BoxFuture<'a, Result<Decision, ToolError>> {
         let _ = moment;
         Box::pin(std::future::ready(Ok(Decision::Continue)))

@@ -71,6 +71,13 @@ impl HttpAddress {
         (url.origin() == self.0.origin()).then_some(Self(url))
     }
 
+    /// Returns the address of a path below this one.
+    pub fn below(&self, path: &str) -> Result<Self, String> {
+        let mut below = self.0.clone();
+        below.set_path(&format!("{}/{path}", self.0.path().trim_end_matches('/')));
+        Self::parse(below.as_str())
+    }
+
     /// Returns the server without the path, which may be a secret.
     pub fn server(&self) -> String {
         self.0.origin().ascii_serialization()
@@ -252,6 +259,18 @@ mod tests {
                 (Err(told), Some(problem)) => assert!(told.contains(problem), "{text}: {told}"),
                 (parsed, _) => panic!("{text}: {parsed:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn path_below_keeps_the_rest() {
+        for (base, expected) in [
+            ("https://e.com", "https://e.com/v1/x"),
+            ("https://e.com/api/", "https://e.com/api/v1/x"),
+            ("https://e.com/api?k=1", "https://e.com/api/v1/x?k=1"),
+        ] {
+            let below = HttpAddress::parse(base).and_then(|base| base.below("v1/x"));
+            assert_eq!(below.map(|below| below.as_str().to_owned()), Ok(expected.to_owned()));
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) fn body(model: &str, request: &CompletionRequest<'_>) -> Value {
         .tools
         .iter()
         .map(|tool| {
-            json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters})
+            json!({"name": tool.full_name(), "description": tool.description, "input_schema": tool.parameters})
         })
         .collect();
     let mut messages: Vec<Value> = request.messages.iter().map(message).collect();
@@ -58,7 +58,7 @@ fn part(part: &Part) -> Option<Value> {
         }
         Part::Thinking { .. } => None,
         Part::Call(call) => Some(json!({
-            "type": "tool_use", "id": call.id, "name": call.name,
+            "type": "tool_use", "id": call.id, "name": call.full_name(),
             // The API takes objects only. The result says what was wrong with other arguments.
             "input": call.parsed_arguments().unwrap_or_default(),
         })),

@@ -46,7 +46,7 @@ pub(super) fn tools(tools: &[ToolSpec]) -> Value {
             json!({
                 "type": "function",
                 "function": {
-                    "name": tool.name, "description": tool.description,
+                    "name": tool.full_name(), "description": tool.description,
                     "parameters": tool.parameters,
                 },
             })
@@ -69,7 +69,7 @@ fn said(parts: &[Part]) -> Value {
         .filter_map(|part| match part {
             Part::Call(call) => Some(json!({
                 "id": call.id, "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
+                "function": {"name": call.full_name(), "arguments": call.arguments},
             })),
             _ => None,
         })

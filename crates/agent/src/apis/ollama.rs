@@ -47,7 +47,7 @@ fn said(parts: &[Part]) -> Value {
         .filter_map(|part| match part {
             Part::Call(call) => Some(json!({
                 "function": {
-                    "name": call.name, "arguments": call.parsed_arguments().unwrap_or_default(),
+                    "name": call.full_name(), "arguments": call.parsed_arguments().unwrap_or_default(),
                 },
             })),
             _ => None,

@@ -8,21 +8,12 @@ use serde_json::{Value, json};
 use crate::assembly::Listener;
 use crate::decoder::{Decoder, number_of, text_of};
 use crate::message::{CallResult, Message, Part, Sealed};
-use crate::model::{CompletionRequest, ModelError, StopReason};
+use crate::model::{CompletionRequest, ModelError, StopReason, ToolSpec};
 use crate::provider_error::provider_error;
 use crate::wire::Wire;
 
 pub(super) fn body(model: &str, request: &CompletionRequest<'_>) -> Value {
-    let tools: Vec<Value> = request
-        .tools
-        .iter()
-        .map(|tool| {
-            json!({
-                "type": "function", "name": tool.name, "description": tool.description,
-                "parameters": tool.parameters, "strict": false,
-            })
-        })
-        .collect();
+    let tools = tools(request.tools);
     let mut input = Vec::new();
     for message in request.messages {
         match message {
@@ -48,6 +39,33 @@ pub(super) fn body(model: &str, request: &CompletionRequest<'_>) -> Value {
         members.insert(String::from("input"), Value::Array(input));
     }
     body
+}
+
+/// Returns the tools. Those of one namespace, which follow one another, become one entry.
+fn tools(specs: &[ToolSpec]) -> Vec<Value> {
+    let is_same = |one: &ToolSpec, other: &ToolSpec| {
+        one.namespace.is_some() && one.namespace == other.namespace
+    };
+    let groups = specs.chunk_by(is_same);
+    groups
+        .flat_map(|group| {
+            let functions: Vec<Value> = group.iter().map(function).collect();
+            match group.first().and_then(|tool| tool.namespace.as_deref()) {
+                Some(namespace) => vec![json!({
+                    "type": "namespace", "name": namespace,
+                    "description": format!("Tools of {namespace}"), "tools": functions,
+                })],
+                None => functions,
+            }
+        })
+        .collect()
+}
+
+fn function(tool: &ToolSpec) -> Value {
+    json!({
+        "type": "function", "name": tool.name, "description": tool.description,
+        "parameters": tool.parameters, "strict": false,
+    })
 }
 
 fn part(part: &Part) -> Option<Value> {

@@ -273,8 +273,7 @@ fn conversation() -> Vec<Message> {
                 id: String::from("a"),
                 name: String::from("Read"),
                 text: String::from("hello"),
-                images: Vec::new(),
-                is_error: false,
+                ..CallResult::default()
             }],
         },
     ]
@@ -282,6 +281,7 @@ fn conversation() -> Vec<Message> {
 
 fn tools() -> [ToolSpec; 1] {
     [ToolSpec {
+        namespace: None,
         name: String::from("Read"),
         description: String::from("Reads a file."),
         parameters: json!({"type": "object", "properties": {"file_path": {"type": "string"}}}),

@@ -161,6 +161,15 @@ pub(super) const KEYS: &[Key] = &[
     key("mcp.max_line_bytes", AtMost),
     // Only the user and the system's file can set it.
     key(TRUST_ARGUMENTS, Unordered).held(StaysFalse("trust")),
+    // Who gets the conversation, and what it may cost, is chosen by the user.
+    key("agent.model", Unordered),
+    key("agent.max_tool_iterations", AtMost),
+    key("agent.budget", Unordered),
+    key("agent.output_compaction", Unordered),
+    key("agent.instructions", ToFalse),
+    key("agent.max_age_days", Unordered),
+    key("agent.max_sessions", Unordered),
+    key("models", Added),
     key("metrics.file", Unordered),
     key("metrics.interval_s", Unordered),
     key("trace.file", Unordered),

@@ -93,12 +93,12 @@ fn list(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
             let _ = writeln!(text, "  {}", words(row, "description"));
         }
         for event in of(row, "events").as_array().into_iter().flatten() {
-            let fired = match of(event, "fired") {
-                Value::Bool(true) => "",
-                _ => " (an event of agents: nothing in this version brings it about)",
+            let of_agent = match of(event, "of_agent") {
+                Value::Bool(true) => " (an event of agents, such as that of `sinew run`)",
+                _ => "",
             };
             let (at, on_error) = (words(event, "event"), words(event, "on_error"));
-            let _ = writeln!(text, "  at {at}{fired}, a failure means {on_error}");
+            let _ = writeln!(text, "  at {at}{of_agent}, a failure means {on_error}");
         }
         let _ = writeln!(text, "  runs {}", words(row, "command"));
         for (key, what) in [("tools", "for tools"), ("paths", "for paths")] {
@@ -121,7 +121,7 @@ fn row(hook: &CommandHook) -> Value {
     let event = |(event, name): &(HookEvent, &'static str)| {
         let on_error = if hook.blocks_on_error(*event) { "block" } else { "continue" };
         json!({
-            "event": event.as_str(), "name": name, "fired": event.is_fired(), "on_error": on_error,
+            "event": event.as_str(), "name": name, "of_agent": event.is_of_agent(), "on_error": on_error,
         })
     };
     let command = match &settings.command {

@@ -16,7 +16,7 @@ fn the_list_says_what_runs_when_and_what_never_does() {
     );
     let ran = place.run(&["hook", "list"], "");
     for words in [
-        "at turn_start (an event of agents: nothing in this version brings it about)",
+        "at turn_start (an event of agents, such as that of `sinew run`)",
         "at persist, a failure means block",
         "it will fail: there is no program `no-such-program` in PATH",
     ] {
@@ -28,7 +28,7 @@ fn the_list_says_what_runs_when_and_what_never_does() {
     assert_eq!(
         listed[1]["events"][0],
         json!({
-            "event": "turn_start", "name": "turn_start", "fired": false, "on_error": "continue",
+            "event": "turn_start", "name": "turn_start", "of_agent": true, "on_error": "continue",
         })
     );
     assert_eq!((&listed[0]["name"], &listed[0]["problem"]), (&json!("first"), &Value::Null));

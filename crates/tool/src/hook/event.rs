@@ -62,9 +62,9 @@ impl HookEvent {
         }
     }
 
-    /// Returns whether sinew fires it; agent programs fire the others.
-    pub fn is_fired(self) -> bool {
-        self <= Self::SessionEnd
+    /// Returns whether only an agent fires it: that of sinew, or one of an embedding program.
+    pub fn is_of_agent(self) -> bool {
+        Self::SessionEnd < self
     }
 
     /// Returns whether a hook can block the event.
@@ -120,7 +120,8 @@ mod tests {
             assert_eq!(HookEvent::from_word(event.as_str()), Some(event));
         }
         assert_eq!(HookEvent::from_word("BeforeToolCall"), None);
-        let fired: Vec<_> = HookEvent::ALL.into_iter().filter(|event| event.is_fired()).collect();
-        assert_eq!(fired, HookEvent::ALL[..6]);
+        let of_agent: Vec<_> =
+            HookEvent::ALL.into_iter().filter(|event| event.is_of_agent()).collect();
+        assert_eq!(of_agent, HookEvent::ALL[6..]);
     }
 }

@@ -596,7 +596,7 @@ pub fn schema(event: HookEvent) -> Value {
     let about = [
         ("title", Value::from(event.as_str())),
         ("description", Value::from(event.about())),
-        ("x-fired", Value::from(event.is_fired())),
+        ("x-of-agent", Value::from(event.is_of_agent())),
         ("x-can-block", Value::from(event.can_block())),
         ("x-changes", json!(event.changes())),
     ];
@@ -703,7 +703,7 @@ mod tests {
                 assert!(example.get(key).is_some(), "{event}: {key}");
             }
             let moment = AgentEvent::example(event);
-            assert_eq!(moment.is_none(), event.is_fired(), "{event}");
+            assert_eq!(moment.is_some(), event.is_of_agent(), "{event}");
             assert!(moment.is_none_or(|moment| moment.payload() == example), "{event}");
         }
     }

@@ -1,0 +1,130 @@
+//! Notices calls that a model makes again and again: the same arguments with the same result.
+//!
+//! A call whose result differs is no repetition, and a change of a file makes every later result a new one.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::message::ToolCall;
+
+/// From so many identical calls on, the result says so.
+const NOTICED: u32 = 3;
+/// So many identical calls end the turn; the last of them does not run.
+const STOPPED: u32 = 5;
+
+/// The calls of a turn.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    /// How often each call had its last result, by the hash of name and arguments.
+    seen: HashMap<u64, (u64, u32)>,
+}
+
+impl Repeats {
+    /// Returns whether a call was repeated so often that it does not run again.
+    pub(crate) fn is_stopped(&self, call: &ToolCall) -> bool {
+        self.seen.get(&key(call)).is_some_and(|(_, n_times)| STOPPED <= n_times + 1)
+    }
+
+    /// Counts a call. Returns a note for the model where it is repeated.
+    ///
+    /// Notes in brackets at the end of its result do not count: some of them say how often the call was made.
+    pub(crate) fn count(&mut self, call: &ToolCall, said: &str, changes: bool) -> Option<String> {
+        if changes {
+            self.seen.clear();
+        }
+        let outcome = hashed(&without_notes(said));
+        let (last, n_times) = self.seen.entry(key(call)).or_insert((outcome, 0));
+        if *last != outcome {
+            (*last, *n_times) = (outcome, 0);
+        }
+        *n_times += 1;
+        (NOTICED <= *n_times).then(|| {
+            format!(
+                "[this call was made {n_times} times with this result; do something else, or answer]"
+            )
+        })
+    }
+
+    /// Returns the result in place of a call that does not run.
+    pub(crate) fn stopped(call: &ToolCall) -> String {
+        format!(
+            "not run: {} was called {} times with the same arguments and the same result; answer with what you know",
+            call.name,
+            STOPPED - 1
+        )
+    }
+}
+
+/// Returns a result without the lines in brackets at its end.
+fn without_notes(mut said: &str) -> &str {
+    loop {
+        said = said.trim_end();
+        let line = said.rsplit('\n').next().unwrap_or_default();
+        let is_note = line.starts_with('[') && line.ends_with(']') && line.len() < said.len();
+        match said.strip_suffix(line).filter(|_| is_note) {
+            Some(before) => said = before,
+            None => return said,
+        }
+    }
+}
+
+fn key(call: &ToolCall) -> u64 {
+    hashed(&(&call.name, call.arguments.trim()))
+}
+
+fn hashed(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(arguments: &str) -> ToolCall {
+        ToolCall {
+            id: String::new(),
+            name: String::from("Bash"),
+            namespace: None,
+            arguments: arguments.to_owned(),
+        }
+    }
+
+    #[test]
+    fn identical_calls_are_noticed_and_stopped() {
+        let mut repeats = Repeats::default();
+        let notes: Vec<bool> = (0..4)
+            .map(|_| {
+                assert!(!repeats.is_stopped(&call("{}")));
+                repeats.count(&call("{}"), "x", false).is_some()
+            })
+            .collect();
+        assert_eq!(notes, [false, false, true, true]);
+        assert!(repeats.is_stopped(&call(" {}")) && !repeats.is_stopped(&call("{\"a\":1}")));
+    }
+
+    #[test]
+    fn other_results_and_changes_are_progress() {
+        let mut repeats = Repeats::default();
+        for n in 0..10 {
+            assert_eq!(repeats.count(&call("poll"), &n.to_string(), false), None);
+            assert_eq!(repeats.count(&call("test"), "1 failed", false), None);
+            assert_eq!(repeats.count(&call(&format!("edit {n}")), "ok", true), None);
+        }
+        // Notes may count.
+        let mut repeats = Repeats::default();
+        for n in 0..4 {
+            repeats.count(&call("read"), &format!("x\n[read {n} times in a row]\n"), false);
+        }
+        assert!(repeats.is_stopped(&call("read")));
+        // Calls in turns are repeated calls.
+        let mut repeats = Repeats::default();
+        for _ in 0..4 {
+            for arguments in ["a", "b"] {
+                repeats.count(&call(arguments), "x", false);
+            }
+        }
+        assert!(repeats.is_stopped(&call("a")) && repeats.is_stopped(&call("b")));
+    }
+}

@@ -1,0 +1,214 @@
+//! The tools of a session as its model sees them, and which of their calls may run side by side.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use sinew_runtime::{Catalog, Owner, Runtime, ToolInfo};
+use sinew_tool::{Effects, Facts};
+
+use crate::message::{NAMESPACE_END, ToolCall};
+use crate::model::ToolSpec;
+
+/// How tools are offered to a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Whether descriptions are cut to a sentence and arguments to the needed ones: for small context windows.
+    pub is_lean: bool,
+    /// Whether tools of MCP servers are grouped by their servers, as models of the Responses API know them.
+    pub has_namespaces: bool,
+}
+
+/// The tools of a session.
+pub(crate) struct Tools {
+    runtime: Arc<Runtime>,
+    session: String,
+    offer: Offer,
+    /// The catalogs that the rest was made of.
+    catalogs: Option<Arc<Vec<Catalog>>>,
+    specs: Vec<ToolSpec>,
+    /// About how many bytes they add to a request.
+    n_bytes: usize,
+    facts: HashMap<String, Facts>,
+}
+
+impl Tools {
+    pub(crate) fn new(runtime: Arc<Runtime>, session: String, offer: Offer) -> Self {
+        let (specs, facts) = (Vec::new(), HashMap::new());
+        Self { runtime, session, offer, catalogs: None, specs, n_bytes: 0, facts }
+    }
+
+    /// Makes the list again if it may have changed. It is the same list for the same tools, byte for byte.
+    pub(crate) fn refresh(&mut self) {
+        let catalogs = self.runtime.catalogs();
+        if self.catalogs.as_ref().is_some_and(|known| Arc::ptr_eq(known, &catalogs)) {
+            return;
+        }
+        let infos: Vec<ToolInfo> =
+            self.runtime.with_listed_tools(None, &self.session, |tools| tools.collect());
+        self.facts = infos.iter().map(|info| (wire_name(&info.name), info.facts)).collect();
+        self.replace(infos.into_iter().map(|info| spec(info, self.offer)).collect());
+        self.catalogs = Some(catalogs);
+    }
+
+    /// Offers other tools until the catalogs change.
+    pub(crate) fn replace(&mut self, specs: Vec<ToolSpec>) {
+        self.n_bytes = specs.iter().map(tool_weight).sum();
+        self.specs = specs;
+    }
+
+    /// Makes the list again at the next refresh: a call may have found tools.
+    pub(crate) fn forget(&mut self) {
+        self.catalogs = None;
+    }
+
+    pub(crate) fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    /// Returns about how many bytes they add to a request.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
+    /// Returns whether a tool has this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.facts.contains_key(name)
+    }
+
+    /// Returns the facts of a call's tool.
+    pub(crate) fn facts(&self, call: &ToolCall) -> Facts {
+        self.facts.get(&*call.full_name()).copied().unwrap_or(Facts::UNKNOWN)
+    }
+
+    /// Returns whether the call may run beside others: it only observes.
+    pub(crate) fn is_parallel(&self, call: &ToolCall) -> bool {
+        let facts = self.facts(call);
+        facts.parallel && facts.effects.only_observes()
+    }
+
+    /// Returns whether the call may change files by itself.
+    pub(crate) fn changes(&self, call: &ToolCall) -> bool {
+        self.facts(call).effects.contains(Effects::CHANGE)
+    }
+
+    /// Returns whether the call runs a program, whose output may be shortened.
+    pub(crate) fn executes(&self, call: &ToolCall) -> bool {
+        self.facts(call).effects.intersects(Effects::EXECUTE.or(Effects::SESSION))
+    }
+}
+
+/// Returns a name that model APIs take.
+fn wire_name(name: &str) -> String {
+    name.replace("::", "__")
+}
+
+fn spec(info: ToolInfo, offer: Offer) -> ToolSpec {
+    let name = wire_name(&info.name);
+    let is_foreign = matches!(info.owner, Owner::Foreign(_));
+    let parted = (offer.has_namespaces && is_foreign)
+        .then(|| name.rsplit_once(NAMESPACE_END))
+        .flatten()
+        .filter(|(namespace, tool)| !namespace.is_empty() && !tool.is_empty())
+        .map(|(namespace, tool)| (namespace.to_owned(), tool.to_owned()));
+    let (namespace, name) = match parted {
+        Some((namespace, tool)) => (Some(namespace), tool),
+        None => (None, name),
+    };
+    match offer.is_lean {
+        true => ToolSpec {
+            namespace,
+            name,
+            description: first_sentence(&info.description),
+            parameters: needed_only(&info.parameters),
+        },
+        false => {
+            let (description, parameters) = (info.description, info.parameters);
+            ToolSpec { namespace, name, description, parameters }
+        }
+    }
+}
+
+/// Returns about how many bytes a tool adds to a request.
+fn tool_weight(tool: &ToolSpec) -> usize {
+    tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
+}
+
+fn first_sentence(text: &str) -> String {
+    text.split_inclusive(". ").next().unwrap_or_default().trim_end().to_owned()
+}
+
+/// Returns a schema with the needed arguments alone, without words about them.
+fn needed_only(schema: &Value) -> Value {
+    let needed: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let all = schema.get("properties").and_then(Value::as_object);
+    let of = |name: &&str| {
+        let mut property = all?.get(*name)?.clone();
+        if let Some(members) = property.as_object_mut() {
+            members.retain(|key, _| ["type", "enum", "items"].contains(&key.as_str()));
+        }
+        Some(((*name).to_owned(), property))
+    };
+    let properties: Map<String, Value> = needed.iter().filter_map(of).collect();
+    serde_json::json!({"type": "object", "properties": properties, "required": needed})
+}
+
+/// Returns how many of the first calls run together: all that only observe, else one.
+pub(crate) fn batch_len(calls: &[ToolCall], is_parallel: impl Fn(&ToolCall) -> bool) -> usize {
+    calls.iter().take_while(|call| is_parallel(call)).count().max(1).min(calls.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn observing_calls_run_together_and_others_alone() {
+        for (names, expected) in [
+            ("rrwrrxr", vec![2, 1, 2, 1, 1]),
+            ("www", vec![1, 1, 1]),
+            ("rrr", vec![3]),
+            ("", vec![]),
+        ] {
+            let calls: Vec<ToolCall> = names
+                .chars()
+                .map(|name| ToolCall {
+                    id: String::new(),
+                    name: name.to_string(),
+                    namespace: None,
+                    arguments: String::new(),
+                })
+                .collect();
+            let mut rest = calls.as_slice();
+            let mut batches = Vec::new();
+            while !rest.is_empty() {
+                let n = batch_len(rest, |call| call.name == "r");
+                batches.push(n);
+                rest = rest.get(n..).unwrap_or_default();
+            }
+            assert_eq!(batches, expected, "{names}");
+        }
+    }
+
+    #[test]
+    fn lean_schema_has_needed_arguments_alone() {
+        let schema = json!({
+            "type": "object", "additionalProperties": false, "required": ["path"],
+            "properties": {
+                "path": {"type": "string", "description": "A long text."},
+                "limit": {"type": "integer"},
+            },
+        });
+        let lean = json!({
+            "type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"],
+        });
+        assert_eq!(needed_only(&schema), lean);
+        assert_eq!(first_sentence("Reads a file. More words."), "Reads a file.");
+    }
+}

@@ -1,0 +1,12 @@
+//! The agent on the command line: its model, its session in the state directory, and what people see of it.
+
+pub(crate) mod call_line;
+pub(crate) mod changes;
+pub(crate) mod json_output;
+mod model_client;
+pub(crate) mod models;
+mod setup;
+pub(crate) mod text_output;
+pub(crate) mod transcript;
+
+pub(crate) use setup::{AgentParts, AgentWishes, choose_model, set_up};

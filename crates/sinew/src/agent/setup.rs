@@ -1,0 +1,197 @@
+//! Makes an agent out of configuration and options: model, tools, system prompt and session.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use sinew_agent::{
+    Agent, AgentSettings, Budget, Instructions, Model, Offer, OutputCompaction, PromptParts,
+    Session, Wire, system_prompt,
+};
+use sinew_guard::{NewSession, Sessions, StoredSession, SystemClock, timestamp};
+use sinew_tool::{Approver, Clock as _};
+
+use super::model_client;
+use super::models::{self, Choice, ChosenModel};
+use super::transcript::{self, StoredTranscript};
+use crate::config;
+use crate::screen::say;
+use crate::terminal;
+use crate::wiring::{self, Loaded, Wired};
+
+/// The tools of a model with a small context window, by the names of the native dialect.
+const LEAN_TOOLS: [&str; 6] = ["Read", "Grep", "Glob", "Edit", "Write", "Bash"];
+/// How long the tools of MCP servers are waited for.
+const TOOLS_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// What the options of a command ask for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AgentWishes {
+    /// The model, if one is named.
+    pub(crate) model: Option<String>,
+    /// How often it may call tools in one turn.
+    pub(crate) max_turns: Option<u32>,
+    /// What the run may cost.
+    pub(crate) budget: Option<String>,
+    /// The first message, for the title of a new session.
+    pub(crate) title: String,
+}
+
+/// An agent that is ready, with its surroundings.
+pub(crate) struct AgentParts {
+    pub(crate) agent: Agent,
+    pub(crate) wired: Wired,
+    pub(crate) chosen: ChosenModel,
+}
+
+/// Chooses the model. One that was found on this machine is offered at a terminal.
+pub(crate) async fn choose_model(
+    loaded: &Loaded,
+    wanted: &AgentWishes,
+    stored: Option<&StoredSession>,
+) -> anyhow::Result<ChosenModel> {
+    let agent = &loaded.settings.agent;
+    let written = wanted.model.as_deref().or(stored.map(|stored| stored.model.as_str()));
+    match models::choose(agent, written.or(agent.model.as_deref())).await? {
+        Choice::Model(chosen) => Ok(chosen),
+        Choice::Found(chosen) => {
+            let found =
+                format!("{} at {} serves {}", chosen.provider, chosen.url.server(), chosen.name);
+            if !terminal::is_attended() {
+                bail!("no model is configured, but {found}; `--model local` uses it");
+            }
+            match terminal::confirms(&format!(
+                "No model is configured, but {found}. Use it? [y/N] "
+            ))? {
+                true => Ok(chosen),
+                false => bail!("no model is chosen; `--model` names one"),
+            }
+        }
+    }
+}
+
+/// Makes the agent. `stored` is the session that it continues.
+pub(crate) async fn set_up(
+    loaded: &mut Loaded,
+    wanted: &AgentWishes,
+    chosen: ChosenModel,
+    surface: &'static str,
+    approver: Option<Arc<dyn Approver>>,
+    stored: Option<StoredSession>,
+) -> anyhow::Result<AgentParts> {
+    let sessions = transcript::sessions(loaded)?;
+    if let Some(stored) = &stored {
+        loaded.settings.session = Some(stored.id.clone());
+    }
+    let settings = settings(loaded, wanted, &chosen)?;
+    let is_native = loaded.settings.dialect.name == "native";
+    let serve: &[&str] = match is_native {
+        true if chosen.is_lean() => &LEAN_TOOLS,
+        true => &["core"],
+        false => &["all"],
+    };
+    let wired = wiring::wire(loaded, surface, serve, approver)?;
+    if let Some(servers) = &wired.servers {
+        servers.begin(&wired.session);
+        wired.runtime.tools_settled(TOOLS_WITHIN).await;
+    }
+    let root = loaded.roots.first().context("there is no root")?;
+    let system = prompt(loaded, &wired, &chosen, root)?;
+    let settings = AgentSettings { session: wired.session.clone(), system, ..settings };
+    let (transcript, session) = match &stored {
+        Some(stored) => {
+            let session = transcript::session(&sessions, &stored.id)?;
+            (StoredTranscript::resume(Arc::clone(&sessions), stored), session)
+        }
+        None => {
+            expire(loaded, &sessions);
+            let new = NewSession {
+                id: &wired.session,
+                title: &wanted.title,
+                root: &root.to_string_lossy(),
+                dialect: loaded.settings.dialect.name,
+                model: &chosen.written,
+            };
+            (StoredTranscript::create(Arc::clone(&sessions), &new)?, Session::default())
+        }
+    };
+    let model: Arc<dyn Model> = Arc::new(model_client::connect(&chosen)?);
+    let runtime = Arc::clone(&wired.runtime);
+    let agent = Agent::new(runtime, model, settings, Arc::new(transcript), session);
+    Ok(AgentParts { agent, wired, chosen })
+}
+
+/// Returns the settings but for session and prompt, which the tools decide.
+fn settings(
+    loaded: &Loaded,
+    wanted: &AgentWishes,
+    chosen: &ChosenModel,
+) -> anyhow::Result<AgentSettings> {
+    let agent = &loaded.settings.agent;
+    let budget = wanted.budget.as_ref().or(agent.budget.as_ref());
+    let budget = budget.map(|written| written.parse::<Budget>().map_err(anyhow::Error::msg));
+    let budget = budget.transpose()?;
+    if let (Some(Budget::Dollars(_)), None) = (budget, chosen.prices) {
+        bail!(
+            "a budget in dollars needs the prices of the model: set `input_price` and `output_price` of \
+             `[models.NAME]`, or give a budget in tokens, such as 200k"
+        );
+    }
+    let Some(output_compaction) = OutputCompaction::from_word(&agent.output_compaction) else {
+        bail!(
+            "`agent.output_compaction` must be one of off, safe, full, not `{}`",
+            agent.output_compaction
+        );
+    };
+    Ok(AgentSettings {
+        session: String::new(),
+        provider: chosen.provider.clone(),
+        system: String::new(),
+        offer: Offer {
+            is_lean: chosen.is_lean(),
+            has_namespaces: loaded.settings.dialect.name == "codex"
+                && chosen.wire == Wire::Responses,
+        },
+        context: chosen.context,
+        max_output_tokens: chosen.max_output_tokens,
+        max_tool_iterations: wanted.max_turns.unwrap_or(agent.max_tool_iterations),
+        budget,
+        prices: chosen.prices,
+        output_compaction,
+    })
+}
+
+/// Makes the system prompt of the served tools and of the instructions that are found.
+fn prompt(
+    loaded: &Loaded,
+    wired: &Wired,
+    chosen: &ChosenModel,
+    root: &Path,
+) -> anyhow::Result<String> {
+    let catalogs = wired.runtime.catalogs();
+    let catalog = catalogs.first().context("there are no tools")?;
+    let mut instructions = Vec::new();
+    if loaded.settings.agent.instructions {
+        let user_dir = loaded.said.places.config();
+        let found = config::instructions(user_dir.as_deref(), root);
+        found.problems.iter().for_each(|problem| say(problem));
+        let of = |(path, text): (std::path::PathBuf, String)| Instructions {
+            path: path.display().to_string(),
+            text,
+        };
+        instructions.extend(found.files.into_iter().map(of));
+    }
+    let time = timestamp(SystemClock.wall_ms());
+    let date = time.split('T').next().unwrap_or_default();
+    let parts =
+        PromptParts { root, date, catalog, instructions: &instructions, is_lean: chosen.is_lean() };
+    Ok(system_prompt(&parts))
+}
+
+/// Removes the sessions that are older than configured. A failure is no reason not to work.
+fn expire(loaded: &Loaded, sessions: &Sessions) {
+    let agent = &loaded.settings.agent;
+    if let Err(error) = sessions.expire(agent.max_age, agent.max_sessions) {
+        say(&error.to_string());
+    }
+}

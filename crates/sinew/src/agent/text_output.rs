@@ -1,0 +1,156 @@
+//! Shows a turn to a person: the model's text on standard output, progress on standard error.
+//!
+//! At a terminal text streams as it comes. In a pipe standard output gets the last answer alone, so that a script can use
+//! it, and no progress moves.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sinew_agent::{StreamEvent, TurnEvent};
+
+use super::call_line;
+use crate::screen;
+
+/// How often the progress line is drawn again.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Shows a turn as text.
+pub(crate) struct TextOutput {
+    spinner: ProgressBar,
+    streams: bool,
+    /// Whether the cursor is behind text of the model.
+    is_in_text: bool,
+    is_thinking: bool,
+    /// The text of the message under way, where it does not stream.
+    text: String,
+    n_arguments: usize,
+}
+
+impl TextOutput {
+    pub(crate) fn new() -> Self {
+        let spinner = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            spinner.set_style(style);
+        }
+        Self {
+            spinner,
+            streams: io::stdout().is_terminal(),
+            is_in_text: false,
+            is_thinking: false,
+            text: String::new(),
+            n_arguments: 0,
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: &TurnEvent<'_>) {
+        match event {
+            TurnEvent::Asks { tokens } => {
+                self.waits(format!("the model reads about {tokens} tokens"));
+            }
+            TurnEvent::Stream(event) => self.stream(event),
+            TurnEvent::Answered { .. } => self.end_text(),
+            TurnEvent::CallBegins { call, .. } => {
+                // Text before a call is no answer.
+                self.flush_to_errors();
+                self.waits(call_line::about(call));
+            }
+            TurnEvent::CallEnds { call, result, duration, .. } => {
+                let mark = if result.is_error { "x" } else { "*" };
+                let (about, ended) = (call_line::about(call), call_line::ended(result, *duration));
+                self.say(&format!("{mark} {about}  {ended}"));
+            }
+            TurnEvent::Compacted { before, after } => {
+                self.say(&format!(
+                    "the conversation was shortened from about {before} to {after} tokens"
+                ));
+            }
+            TurnEvent::Notice(text) => self.say(text),
+        }
+    }
+
+    /// Ends the output of a turn. In a pipe it writes the last answer to standard output.
+    pub(crate) fn ends(&mut self, answer: &str) -> io::Result<()> {
+        self.spinner.finish_and_clear();
+        self.end_text();
+        if self.streams {
+            return Ok(());
+        }
+        self.text.clear();
+        let mut out = io::stdout().lock();
+        if !answer.trim().is_empty() {
+            writeln!(out, "{}", answer.trim_end())?;
+        }
+        out.flush()
+    }
+
+    /// Ends the output of a turn that failed: what the model said stays on standard error.
+    pub(crate) fn fails(&mut self) {
+        self.spinner.finish_and_clear();
+        self.end_text();
+        self.flush_to_errors();
+    }
+
+    fn stream(&mut self, event: &StreamEvent) {
+        match event {
+            StreamEvent::Text(text) => {
+                self.is_thinking = false;
+                if !self.streams {
+                    self.text.push_str(text);
+                    return;
+                }
+                self.spinner.finish_and_clear();
+                // A terminal that is gone ends the run at the next write that counts.
+                let mut out = screen::output();
+                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+                self.is_in_text = !text.ends_with('\n');
+            }
+            StreamEvent::Thinking(_) if !self.is_thinking => {
+                self.is_thinking = true;
+                self.waits(String::from("the model thinks"));
+            }
+            StreamEvent::Thinking(_) => {}
+            StreamEvent::CallBegins(name) => {
+                self.end_text();
+                self.n_arguments = 0;
+                self.waits(format!("the model calls {}", sinew_tool::shown_line(name)));
+            }
+            StreamEvent::Arguments(n) => self.n_arguments += n,
+            StreamEvent::Retry { error, after } => {
+                self.text.clear();
+                self.end_text();
+                self.say(&format!("{error}; next attempt in {:.0} s", after.as_secs_f64()));
+                self.waits(String::from("waiting"));
+            }
+        }
+    }
+
+    /// Shows what is waited for, at a terminal.
+    fn waits(&mut self, what: String) {
+        self.end_text();
+        self.spinner.reset();
+        self.spinner.set_message(what);
+        self.spinner.enable_steady_tick(TICK);
+    }
+
+    /// Writes a line to standard error.
+    pub(crate) fn say(&mut self, line: &str) {
+        self.spinner.finish_and_clear();
+        self.end_text();
+        let _ = writeln!(screen::errors(), "{line}");
+    }
+
+    fn end_text(&mut self) {
+        if self.is_in_text {
+            let _ = writeln!(io::stdout());
+            self.is_in_text = false;
+        }
+    }
+
+    fn flush_to_errors(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        if !text.trim().is_empty() {
+            self.say(text.trim_end());
+        }
+    }
+}

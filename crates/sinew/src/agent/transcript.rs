@@ -1,0 +1,81 @@
+//! Stores the entries of an agent's session in the state directory, and reads them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, bail};
+use sinew_agent::{Entry, Session, Transcript};
+use sinew_guard::{NewSession, Redactor, Sessions, StoredSession};
+
+use crate::config::env_vars;
+use crate::wiring::{self, Loaded};
+
+/// Returns the sessions of the state directory.
+pub(crate) fn sessions(loaded: &Loaded) -> anyhow::Result<Arc<Sessions>> {
+    let state = wiring::state_dir(loaded)?;
+    Ok(Arc::new(Sessions::new(&state, Redactor::knowing(env_vars::all()))))
+}
+
+/// The transcript of one session.
+pub(crate) struct StoredTranscript {
+    sessions: Arc<Sessions>,
+    id: String,
+    n_entries: AtomicU64,
+}
+
+impl StoredTranscript {
+    /// Returns the transcript of a new session.
+    pub(crate) fn create(sessions: Arc<Sessions>, new: &NewSession<'_>) -> anyhow::Result<Self> {
+        if sessions.find(new.id)?.is_some() {
+            bail!("there is a session `{0}` already; go on with `--resume {0}`", new.id);
+        }
+        sessions.create(new)?;
+        Ok(Self { sessions, id: new.id.to_owned(), n_entries: AtomicU64::new(0) })
+    }
+
+    /// Returns the transcript that continues a stored session.
+    pub(crate) fn resume(sessions: Arc<Sessions>, stored: &StoredSession) -> Self {
+        let n_entries = AtomicU64::new(stored.n_entries);
+        Self { sessions, id: stored.id.clone(), n_entries }
+    }
+}
+
+impl Transcript for StoredTranscript {
+    fn append(&self, entry: &Entry) -> Result<(), String> {
+        let entry = serde_json::to_value(entry).map_err(|error| error.to_string())?;
+        let number = self.n_entries.load(Ordering::SeqCst);
+        self.sessions.append(&self.id, number, &entry).map_err(|error| error.to_string())?;
+        self.n_entries.store(number + 1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// Reads the entries of a session.
+pub(crate) fn entries(sessions: &Sessions, id: &str) -> anyhow::Result<Vec<(u64, Entry)>> {
+    let stored = sessions.entries(id)?;
+    let read = stored.into_iter().enumerate().map(|(number, (at_ms, entry))| {
+        let entry = serde_json::from_value(entry)
+            .with_context(|| format!("the entry {number} of the session `{id}` cannot be read"))?;
+        Ok((at_ms, entry))
+    });
+    read.collect()
+}
+
+/// Returns a stored session: by its name, or the latest one in a root.
+pub(crate) fn find(sessions: &Sessions, word: &str, root: &str) -> anyhow::Result<StoredSession> {
+    if word == LATEST {
+        let latest = sessions.list(Some(root), 1)?.into_iter().next();
+        return latest.with_context(|| format!("there is no session in {root} yet"));
+    }
+    let found = sessions.find(word)?;
+    found.with_context(|| format!("there is no session `{word}`; `sinew sessions list` lists them"))
+}
+
+/// The word for the latest session.
+pub(crate) const LATEST: &str = "latest";
+
+/// Reads the conversation of a session.
+pub(crate) fn session(sessions: &Sessions, id: &str) -> anyhow::Result<Session> {
+    let entries = entries(sessions, id)?;
+    Ok(Session::of_entries(entries.iter().map(|(_, entry)| entry)))
+}

@@ -1,0 +1,294 @@
+//! `sinew run`: lets an agent work on one task.
+
+use std::io::{self, Read};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context as _, bail};
+use serde_json::json;
+use sinew_agent::{AgentError, ModelErrorKind, TurnEnd, TurnEvent, TurnStop};
+use sinew_guard::{CheckpointId, StoredSession};
+use sinew_tool::{Approver, Cancel};
+
+use crate::agent::changes::{self, Changes};
+use crate::agent::json_output::JsonOutput;
+use crate::agent::text_output::TextOutput;
+use crate::agent::transcript;
+use crate::agent::{AgentParts, AgentWishes, choose_model, set_up};
+use crate::cli::RunArgs;
+use crate::screen::say;
+use crate::signals;
+use crate::terminal::{self, Terminal};
+use crate::wiring::{Loaded, quoted};
+
+/// Exit codes beside those of every command.
+const FAILED: u8 = 1;
+const INTERRUPTED: u8 = 130;
+
+/// The output of a run.
+enum RunOutput {
+    Text(Box<TextOutput>),
+    Json(JsonOutput),
+}
+
+impl RunOutput {
+    fn event(&mut self, event: &TurnEvent<'_>) {
+        match self {
+            Self::Text(text) => text.event(event),
+            Self::Json(json) => json.event(event),
+        }
+    }
+}
+
+/// Runs the task.
+pub(crate) fn run(loaded: Loaded, args: &RunArgs) -> anyhow::Result<ExitCode> {
+    super::warn(&loaded);
+    let mut loaded = super::call::without_client(loaded)?;
+    let task = task(args)?;
+    let wanted = AgentWishes {
+        model: args.model.clone(),
+        max_turns: args.max_turns,
+        budget: args.budget.clone(),
+        title: task.clone().unwrap_or_default(),
+    };
+    let stored = resumed(&loaded, args.resume.as_deref())?;
+    if task.is_none() && stored.is_none() {
+        bail!(
+            "say what to do: sinew run \"fix the failing test\", or `-` to read it from standard input"
+        );
+    }
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let reads_input = args.task.iter().any(|word| word == "-");
+    let approver = (terminal::is_attended() && !reads_input && !args.json)
+        .then(|| Arc::new(Terminal) as Arc<dyn Approver>);
+    let mut parts = tokio.block_on(async {
+        let chosen = choose_model(&loaded, &wanted, stored.as_ref()).await?;
+        set_up(&mut loaded, &wanted, chosen, "run", approver, stored).await
+    })?;
+    let code = tokio.block_on(worked(&loaded, &mut parts, task, args.json));
+    tokio.shutdown_background();
+    super::end_sessions(&parts.wired.runtime, super::ENDS);
+    parts.wired.runtime.end_background();
+    parts.wired.servers.iter().for_each(sinew_mcp_client::Servers::close);
+    super::flush(&parts.wired.runtime);
+    code
+}
+
+/// Returns the task, with standard input in the place of `-`.
+fn task(args: &RunArgs) -> anyhow::Result<Option<String>> {
+    let mut words = Vec::with_capacity(args.task.len());
+    for word in &args.task {
+        if word != "-" {
+            words.push(word.clone());
+            continue;
+        }
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text).context("standard input cannot be read")?;
+        words.push(match words.is_empty() {
+            true => text,
+            false => format!("\n\n{text}"),
+        });
+    }
+    let task = words.join(" ").trim().to_owned();
+    match (task.is_empty(), args.task.is_empty()) {
+        (true, false) => bail!("the task is empty"),
+        (is_empty, _) => Ok((!is_empty).then_some(task)),
+    }
+}
+
+/// Returns the session to go on with. Its root and dialect must be those of now.
+pub(super) fn resumed(
+    loaded: &Loaded,
+    word: Option<&str>,
+) -> anyhow::Result<Option<StoredSession>> {
+    let Some(word) = word else { return Ok(None) };
+    let sessions = transcript::sessions(loaded)?;
+    let root = loaded.roots.first().context("there is no root")?.to_string_lossy();
+    let stored = transcript::find(&sessions, word, &root)?;
+    if stored.root != root {
+        bail!("the session `{}` belongs to {}; go on with it there", stored.id, stored.root);
+    }
+    let dialect = loaded.settings.dialect.name;
+    if stored.dialect != dialect {
+        bail!(
+            "the session `{}` uses the tools of {}, not of {dialect}; add `--dialect {0}`",
+            stored.id,
+            stored.dialect,
+        );
+    }
+    Ok(Some(stored))
+}
+
+/// Runs the turn and reports it.
+async fn worked(
+    loaded: &Loaded,
+    parts: &mut AgentParts,
+    task: Option<String>,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut output = match as_json {
+        true => RunOutput::Json(JsonOutput::default()),
+        false => RunOutput::Text(Box::new(TextOutput::new())),
+    };
+    if let RunOutput::Json(json) = &mut output {
+        json.write(&json!({
+            "type": "session", "session": parts.wired.session, "model": parts.chosen.name,
+            "provider": parts.chosen.provider, "context": parts.chosen.context,
+        }));
+    }
+    let before = newest(parts);
+    let cancel = Cancel::default();
+    let turns = Arc::new(Mutex::new(cancel.clone()));
+    signals::end_turns(turns, &parts.wired.runtime)?;
+    let closed = cancel.clone();
+    let mut listener = |event: TurnEvent<'_>| {
+        output.event(&event);
+        // The reader of a closed pipe cannot end the run otherwise.
+        if let RunOutput::Json(json) = &output
+            && json.is_closed()
+        {
+            closed.cancel();
+        }
+    };
+    let ended = parts.agent.turn(task, &cancel, &mut listener).await;
+    if let Ok(end) = &ended {
+        parts.agent.ended(end).await;
+    }
+    let changes = changed(loaded, parts, before);
+    match output {
+        RunOutput::Json(mut json) => {
+            json.write(&ended_line(loaded, parts, &ended, &changes));
+            Ok(ExitCode::from(exit_code(&ended)))
+        }
+        RunOutput::Text(mut text) => {
+            match &ended {
+                Ok(end) => text.ends(&end.text)?,
+                Err(_) => text.fails(),
+            }
+            summary(loaded, parts, &ended, &changes);
+            Ok(ExitCode::from(exit_code(&ended)))
+        }
+    }
+}
+
+fn newest(parts: &AgentParts) -> Option<CheckpointId> {
+    let checkpoints = parts.wired.checkpoints.as_ref()?;
+    changes::newest(checkpoints, &parts.wired.session).ok().flatten()
+}
+
+/// Returns what the run changed, and says why where that is not known.
+fn changed(loaded: &Loaded, parts: &AgentParts, before: Option<CheckpointId>) -> Changes {
+    let (Some(checkpoints), Some(root)) = (&parts.wired.checkpoints, loaded.roots.first()) else {
+        return Changes::default();
+    };
+    let found = changes::since(checkpoints, &parts.wired.session, before, root);
+    found.unwrap_or_else(|error| {
+        say(&format!("what the run changed is not known: {error}"));
+        Changes::default()
+    })
+}
+
+/// Returns the line that undoes what the run changed.
+fn undo_line(loaded: &Loaded, changes: &Changes) -> Option<String> {
+    let first = changes.first.as_ref().filter(|_| !changes.files.is_empty())?;
+    let roots: String = loaded
+        .said
+        .global
+        .root
+        .iter()
+        .map(|root| format!(" --root {}", quoted(&root.to_string_lossy())))
+        .collect();
+    Some(format!("sinew{roots} checkpoint restore {first}"))
+}
+
+/// Returns the last line of `--json`.
+fn ended_line(
+    loaded: &Loaded,
+    parts: &AgentParts,
+    ended: &Result<TurnEnd, AgentError>,
+    changes: &Changes,
+) -> serde_json::Value {
+    let spent = parts.agent.spent();
+    let cost = parts.chosen.prices.map(|prices| prices.cost(&spent));
+    let (stop, text, error) = match ended {
+        Ok(end) => (end.stop.as_str(), Some(&end.text), None),
+        Err(error) => (
+            "error",
+            None,
+            Some(json!({
+                "kind": error_kind(error), "message": error.to_string(),
+            })),
+        ),
+    };
+    json!({
+        "type": "end", "session": parts.wired.session, "stop": stop, "text": text, "error": error,
+        "usage": spent, "cost": cost, "changes": changes.files, "undo": undo_line(loaded, changes),
+    })
+}
+
+fn error_kind(error: &AgentError) -> &'static str {
+    match error {
+        AgentError::Model(error) => error.kind.as_str(),
+        AgentError::Transcript(_) => "transcript",
+        AgentError::Blocked(_) => "blocked_by_hook",
+        AgentError::TooSmall { .. } => "context_too_small",
+        AgentError::NothingToDo => "nothing_to_do",
+    }
+}
+
+/// Says on standard error how the run ended, what it changed and how to undo it.
+fn summary(
+    loaded: &Loaded,
+    parts: &AgentParts,
+    ended: &Result<TurnEnd, AgentError>,
+    changes: &Changes,
+) {
+    let session = &parts.wired.session;
+    match ended {
+        Ok(end) => match end.stop {
+            TurnStop::Done => {}
+            TurnStop::MaxIterations => say(&format!(
+                "stopped after {} rounds of tool calls (`--max-turns` allows more)",
+                end.n_iterations.saturating_sub(1)
+            )),
+            TurnStop::Repeated => {
+                say("stopped, since the model made the same call again and again")
+            }
+            TurnStop::Budget => say("stopped, since the budget is used up"),
+            TurnStop::Interrupted => say("interrupted; what was done so far is kept"),
+            TurnStop::Length => say("the answer was cut at the most output tokens of the model"),
+            TurnStop::Refusal => say("the model or its provider refused to answer"),
+        },
+        Err(error) => say(&error.to_string()),
+    }
+    if !changes.files.is_empty() {
+        let files: Vec<String> = changes.files.iter().map(changes::ChangedFile::words).collect();
+        say(&format!("changed: {}", files.join(", ")));
+    }
+    if let Some(line) = undo_line(loaded, changes) {
+        say(&format!("undo with: {line}"));
+    }
+    let spent = parts.agent.spent();
+    let cost = parts.chosen.prices.map(|prices| format!(", ${:.4}", prices.cost(&spent)));
+    say(&format!(
+        "session {session}: {} tokens read ({} from the cache), {} written{}; go on with: sinew run --resume {session}",
+        spent.input,
+        spent.cached,
+        spent.output,
+        cost.unwrap_or_default()
+    ));
+}
+
+fn exit_code(ended: &Result<TurnEnd, AgentError>) -> u8 {
+    match ended {
+        Ok(end) => match end.stop {
+            TurnStop::Done => 0,
+            TurnStop::Interrupted => INTERRUPTED,
+            _ => FAILED,
+        },
+        Err(AgentError::Blocked(error)) => error.kind.exit_code(),
+        Err(AgentError::Model(error)) if error.kind == ModelErrorKind::Auth => 2,
+        Err(AgentError::NothingToDo | AgentError::TooSmall { .. }) => 2,
+        Err(_) => FAILED,
+    }
+}
