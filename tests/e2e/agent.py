@@ -1,0 +1,431 @@
+"""`sinew run` against scripted model servers of a third party: its tasks, its failures, and its way back.
+
+Each API gets the same script. The journal of the server says what sinew sent.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import time
+import urllib.request
+
+import checks
+from agent_tasks import TASKS
+from checks import Skip, check, contains, equal, true
+
+WIRES = ["chat", "anthropic", "responses", "ollama"]
+KEY = "sk-e2e-0123456789abcdef0123456789abcdef"
+OVERLOADED = {"anthropic": 529}
+
+
+def free_port():
+    with socket.socket() as any_socket:
+        any_socket.bind(("127.0.0.1", 0))
+        return any_socket.getsockname()[1]
+
+
+def fixtures_of_task(task, by_turn=None):
+    """Each turn answers the last result of the turn before; over an API whose results have no ids, the next request."""
+    fixtures, match = [], {"userMessage": task["prompt"], "hasToolResult": False}
+    for at, turn in enumerate(task["turns"]):
+        if by_turn:
+            match = {"userMessage": task["prompt"], "model": by_turn, "sequenceIndex": at}
+        if isinstance(turn, str):
+            fixtures.append({"match": match, "response": {"content": turn}})
+            continue
+        calls = [
+            {"id": f"{task['name']}_{at}_{n}", "name": name, "arguments": json.dumps(arguments)}
+            for n, (name, arguments) in enumerate(turn)
+        ]
+        response = {"content": "Looking.", "toolCalls": calls}
+        fixtures.append({"match": match, "response": response})
+        match = {"toolCallId": calls[-1]["id"]}
+    return fixtures
+
+
+def failing(wire):
+    """What fails once and then answers, and what fails for good."""
+    first = lambda prompt, n: {"userMessage": f"{prompt} {wire}", "sequenceIndex": n}
+    read = {"id": f"cut_{wire}", "name": "Read", "arguments": json.dumps({"file_path": "notes/" + "x" * 200})}
+    fixtures = []
+    for prompt, failure in [
+        ("E2E-LIMITED", {"response": {"error": {"message": "slow down", "type": "rate_limit_error"}, "status": 429, "retryAfter": 1}}),
+        ("E2E-OVERLOADED", {"response": {"error": {"message": "busy", "type": "overloaded_error"}, "status": OVERLOADED.get(wire, 503)}}),
+        ("E2E-CUT-TEXT", {"response": {"content": "half of an answer " * 20}, "chunkSize": 10, "latency": 20, "truncateAfterChunks": 5}),
+        # Ollama sends a call at once.
+        ("E2E-CUT-CALL", {"response": {"content": "Reading.", "toolCalls": [read]}, "chunkSize": 10, "latency": 20,
+                          "truncateAfterChunks": 2 if wire == "ollama" else 8}),
+        ("E2E-MALFORMED", {"response": {"content": "x"}, "chaos": {"malformedRate": 1}}),
+        ("E2E-DROPPED", {"response": {"content": "x"}, "chaos": {"disconnectRate": 1}}),
+    ]:
+        fixtures.append({"match": first(prompt, 0), **failure})
+        fixtures.append({"match": first(prompt, 1), "response": {"content": f"whole answer of {prompt}"}})
+    for prompt, status, kind in [("E2E-KEY", 401, "authentication_error"), ("E2E-MODEL", 404, "not_found_error")]:
+        error = {"message": "no", "type": kind}
+        fixtures.append({"match": {"userMessage": f"{prompt} {wire}"}, "response": {"error": error, "status": status}})
+    thinking = {
+        "content": "Reading.", "reasoning": "I should read the file.",
+        "toolCalls": [{"id": f"think_{wire}", "name": "Read", "arguments": json.dumps({"file_path": "a.txt"})}],
+    }
+    fixtures.append({"match": first("E2E-THINK", 0), "response": thinking})
+    fixtures.append({"match": first("E2E-THINK", 1), "response": {"content": "thought and read"}})
+    blocks = [
+        {"type": "toolCall", "id": f"inter_{wire}_1", "name": "Read", "arguments": json.dumps({"file_path": "a.txt"})},
+        {"type": "text", "text": "And now the other."},
+        {"type": "toolCall", "id": f"inter_{wire}_2", "name": "Read", "arguments": json.dumps({"file_path": "b.txt"})},
+    ]
+    fixtures.append({"match": first("E2E-INTERLEAVED", 0), "response": {"blocks": blocks}})
+    fixtures.append({"match": first("E2E-INTERLEAVED", 1), "response": {"content": "read both"}})
+    return fixtures
+
+
+EDIT = {"id": "edit_1", "name": "Edit", "arguments": json.dumps({"file_path": "a.txt", "old_string": "one", "new_string": "one one"})}
+WAIT = {"id": "wait_1", "name": "Bash", "arguments": json.dumps({"command": "echo begun >> log.txt && sleep 60"})}
+READS = [{"id": f"read_{n}", "name": "Read", "arguments": json.dumps({"file_path": "a.txt"})} for n in range(6)]
+
+
+def others():
+    same = lambda n: {"content": "Again.", "toolCalls": [READS[n]]}
+    return [
+        {"match": {"userMessage": "E2E-KILL", "hasToolResult": False}, "response": {"toolCalls": [EDIT]}},
+        {"match": {"toolCallId": "edit_1", "sequenceIndex": 0}, "response": {"content": "too late"}, "latency": 20000},
+        {"match": {"toolCallId": "edit_1", "sequenceIndex": 1}, "response": {"content": "changed it once"}},
+        {"match": {"userMessage": "E2E-COMMAND", "hasToolResult": False}, "response": {"toolCalls": [WAIT]}},
+        {"match": {"toolCallId": "wait_1"}, "response": {"content": "the command was lost"}},
+        {"match": {"userMessage": "E2E-SLOW"}, "response": {"content": "slow " * 200}, "chunkSize": 5, "latency": 300},
+        {"match": {"userMessage": "E2E-LOOP", "hasToolResult": False}, "response": same(0)},
+        *[{"match": {"toolCallId": f"read_{n}"}, "response": same(n + 1)} for n in range(4)],
+        {"match": {"toolCallId": "read_4"}, "response": {"content": "I give up"}},
+        {"match": {"userMessage": "E2E-INPUT"}, "response": {"content": "reviewed"}},
+        {"match": {"userMessage": "E2E-AGAIN"}, "response": {"content": "went on"}},
+        {"match": {"userMessage": "E2E-TEXT-CALL", "hasToolResult": False},
+         "response": {"content": '```json\n{"name": "Read", "arguments": {"file_path": "a.txt"}}\n```'}},
+        {"match": {"userMessage": "E2E-TEXT-CALL", "hasToolResult": True}, "response": {"content": "read it from text"}},
+        {"match": {"userMessage": "E2E-LEAN"}, "response": {"content": "lean"}},
+    ]
+
+
+class Server:
+    def __init__(self, directory):
+        self.port = free_port()
+        # The more particular ones count first.
+        fixtures = [fixture for task in TASKS for fixture in fixtures_of_task(task, by_turn="ollama")]
+        fixtures += [fixture for task in TASKS for fixture in fixtures_of_task(task)]
+        fixtures += [fixture for wire in WIRES for fixture in failing(wire)] + others()
+        script = checks.write(directory / "fixtures.json", json.dumps({"fixtures": fixtures}))
+        self.process = subprocess.Popen(
+            ["llmock", "-p", str(self.port), "-f", script, "--strict", "--validate-on-load"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=(directory / "llmock.log").open("wb"),
+        )
+        for _ in range(200):
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            time.sleep(0.1)
+        raise AssertionError((directory / "llmock.log").read_text())
+
+    def journal(self, part):
+        """Returns the bodies of all requests that hold a text."""
+        url = f"http://127.0.0.1:{self.port}/__aimock/journal?limit=1000"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            entries = json.load(answer)
+        entries = entries if isinstance(entries, list) else entries["entries"]
+        return [entry for entry in entries if part in json.dumps(entry["body"])]
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(10)
+
+
+def configure(server):
+    base = f"http://127.0.0.1:{server.port}"
+    tables = ["[agent]\nmodel = \"chat\"\n"]
+    for wire in WIRES:
+        url = base + "/v1" if wire in ("chat", "responses") else base
+        tables.append(f'[models.{wire}]\nwire = "{wire}"\nurl = "{url}"\nkey_env = "E2E_KEY"\ncontext = 64000\n')
+    tables.append(f'[models.small]\nwire = "chat"\nurl = "{base}/v1"\nkey_env = "E2E_KEY"\ncontext = 8000\n')
+    tables.append(f'[models.middle]\nwire = "chat"\nurl = "{base}/v1"\nkey_env = "E2E_KEY"\ncontext = 16000\n')
+    config = checks.Path(os.environ["HOME"]) / ".config/sinew/config.toml"
+    checks.write(config, "\n".join(tables))
+    os.environ["E2E_KEY"] = KEY
+
+
+class Project:
+    def __init__(self, directory, name, files):
+        self.root = directory / name
+        shutil.rmtree(self.root, ignore_errors=True)
+        for path, text in {"a.txt": "one\n", "b.txt": "two\n", **files}.items():
+            checks.write(self.root / path, text)
+
+    def start(self, *args, **more):
+        return subprocess.Popen(
+            [checks.binary(), *args], cwd=self.root, stdin=more.pop("stdin", subprocess.DEVNULL),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+        )
+
+    def run(self, *args, text=None):
+        done = subprocess.run(
+            [checks.binary(), *args], cwd=self.root, input=text, capture_output=True, text=True, timeout=120,
+            **({} if text is not None else {"stdin": subprocess.DEVNULL}),
+        )
+        return done
+
+    def picture(self):
+        """Returns every file with its bytes and its mode."""
+        files = sorted(path for path in self.root.rglob("*") if path.is_file() and ".sinew" not in path.parts)
+        return {str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mode) for path in files}
+
+
+def events(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def tasks(directory, server):
+    for wire in WIRES:
+        with check(f"ten tasks of ten over {wire}"):
+            for task in TASKS:
+                project = Project(directory, f"{wire}-{task['name']}", task["files"])
+                before = project.picture()
+                done = project.run("run", "--model", wire, "--json", task["prompt"])
+                equal(done.returncode, 0, f"{task['name']}: {done.stderr}{done.stdout[-500:]}")
+                lines = events(done)
+                end = lines[-1]
+                equal((end["type"], end["stop"]), ("end", "done"), task["name"])
+                task["check"](project.root, end["text"])
+                n_calls = sum(line["type"] == "call" for line in lines)
+                true(0 < n_calls <= 20, f"{task['name']}: {n_calls} calls")
+                undone(project, before, end)
+
+
+def undone(project, before, end):
+    """The command that the run printed restores the tree byte for byte."""
+    if project.picture() == before:
+        equal(end["undo"], None, "the line that undoes nothing")
+        return
+    line = shlex.split(end["undo"])
+    equal(line[:3], ["sinew", "checkpoint", "restore"], "the line that undoes")
+    done = project.run(*line[1:], "--yes")
+    equal(done.returncode, 0, done.stderr)
+    equal(project.picture(), before, "the tree after the undo")
+
+
+def failures(directory, server):
+    for wire in WIRES:
+        project = Project(directory, f"failures-{wire}", {})
+        for prompt, words in [
+            ("E2E-LIMITED", "HTTP 429"), ("E2E-OVERLOADED", "busy"), ("E2E-CUT-TEXT", "ended before"),
+            ("E2E-CUT-CALL", "ended before"), ("E2E-MALFORMED", ""), ("E2E-DROPPED", ""),
+        ]:
+            with check(f"{wire}: {prompt} is tried again"):
+                done = project.run("run", "--model", wire, "--json", f"{prompt} {wire}")
+                lines = events(done)
+                retries = [line["error"] for line in lines if line["type"] == "retry"]
+                equal((done.returncode, lines[-1]["text"]), (0, f"whole answer of {prompt}"), f"{retries} {lines[-1]}")
+                equal(len(retries), 1, f"{retries}")
+                contains(retries[0], words)
+                true(not any(line["type"] == "call" for line in lines), "a half call was made")
+        for prompt, code, words in [("E2E-KEY", 2, "check the key"), ("E2E-MODEL", 1, "check the name of the model")]:
+            with check(f"{wire}: {prompt} is an error that says what to do"):
+                done = project.run("run", "--model", wire, f"{prompt} {wire}")
+                equal((done.returncode, done.stdout), (code, ""), done.stderr)
+                contains(done.stderr, words, "sinew run --resume")
+                true(KEY not in done.stderr, "the key is shown")
+        with check(f"{wire}: thinking streams, and is kept as it was signed"):
+            done = project.run("run", "--model", wire, "--json", f"E2E-THINK {wire}")
+            lines = events(done)
+            equal(lines[-1]["text"], "thought and read", done.stderr)
+            if wire == "ollama":
+                raise Skip("the scripted server streams no thinking over this API")
+            thought = "".join(line["text"] for line in lines if line["type"] == "thinking")
+            equal(thought, "I should read the file.")
+            if wire == "anthropic":
+                contains(project.run("sessions", "export", "latest").stdout, '"sealed":{', '"signature":')
+        with check(f"{wire}: interleaved calls keep their order"):
+            done = project.run("run", "--model", wire, "--json", f"E2E-INTERLEAVED {wire}")
+            lines = events(done)
+            equal(lines[-1]["text"], "read both", done.stderr)
+            calls = [line["arguments"]["file_path"] for line in lines if line["type"] == "call"]
+            equal(calls, ["a.txt", "b.txt"], "the calls")
+            results = [line for line in lines if line["type"] == "result"]
+            true(all(line["ok"] for line in results), f"{results}")
+
+
+def requests(directory, server):
+    with check("later requests begin with the earlier ones"):
+        for wire in ("chat", "anthropic", "responses"):
+            project = Project(directory, f"stable-{wire}", TASKS[5]["files"])
+            project.run("run", "--model", wire, TASKS[5]["prompt"])
+            bodies = [entry["body"] for entry in server.journal(TASKS[5]["prompt"])]
+            bodies = [body for body in bodies if str(project.root) in json.dumps(body)]
+            equal(len(bodies), 3, "requests")
+            for key in ("tools", "system", "instructions"):
+                equal(len({json.dumps(body.get(key)) for body in bodies}), 1, key)
+            for one, other in zip(bodies, bodies[1:]):
+                first, second = messages(one), messages(other)
+                equal(second[:len(first)], first, "the prefix")
+    with check("a small context window gets a short prompt and six tools"):
+        project = Project(directory, "lean", {"AGENTS.md": ""})
+        done = project.run("run", "--model", "small", "E2E-LEAN")
+        equal(done.returncode, 0, done.stderr)
+        body = server.journal("E2E-LEAN")[-1]["body"]
+        tools, system = body["tools"], body["messages"][0]["content"]
+        true(len(tools) <= 6, f"{len(tools)} tools")
+        n_tokens = (len(json.dumps(tools, separators=(",", ":"))) + len(system)) / 4
+        true(n_tokens <= 900, f"{n_tokens} tokens")
+        print(f"lean: {len(tools)} tools, about {n_tokens:.0f} tokens with the prompt")
+    with check("a window that the tools half fill is refused with figures"):
+        checks.write(project.root / "AGENTS.md", "long " * 8000)
+        done = project.run("run", "--model", "middle", "E2E-LEAN")
+        equal(done.returncode, 2, done.stderr)
+        contains(done.stderr, "more than half of the 16000 of the model's context window")
+    with check("AGENTS.md reaches the model, and a link out of the repository does not"):
+        project = Project(directory, "instructed", {"AGENTS.md": "Say MARK-7.\n"})
+        project.run("run", "E2E-AGAIN instructed")
+        contains(json.dumps(server.journal("E2E-AGAIN instructed")[-1]["body"]), "Say MARK-7.")
+        (project.root / "AGENTS.md").unlink()
+        (project.root / "AGENTS.md").symlink_to("/etc/hostname")
+        done = project.run("run", "E2E-AGAIN linked")
+        contains(done.stderr, "outside the repository")
+    with check("a call that was written as text is made"):
+        done = project.run("run", "--json", "E2E-TEXT-CALL")
+        lines = events(done)
+        equal(lines[-1]["text"], "read it from text", done.stderr)
+        equal([line["tool"] for line in lines if line["type"] == "call"], ["Read"])
+
+
+def messages(body):
+    """Returns the conversation, without the marker of the prompt cache, which is by content."""
+    text = json.dumps(body.get("messages") or body.get("input"))
+    return json.loads(re.sub(r', "cache_control": \{"type": "ephemeral"\}', "", text))
+
+
+def ways_of_ending(directory, server):
+    with check("identical calls are noticed and stopped"):
+        project = Project(directory, "loop", {})
+        done = project.run("run", "--json", "E2E-LOOP")
+        lines = events(done)
+        equal((done.returncode, lines[-1]["stop"]), (1, "repeated"))
+        contains(lines[-1]["text"], "I give up")
+        equal(sum(line["type"] == "call" for line in lines), 4, "calls that ran")
+    with check("Ctrl-C ends the turn and keeps what was said"):
+        process = project.start("run", "E2E-SLOW")
+        wait_for(lambda: server.journal("E2E-SLOW"))
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        equal(process.returncode, 130, err)
+        contains(err, "the turn ends", "interrupted")
+        shown = project.run("sessions", "show", "latest").stdout
+        contains(shown, "E2E-SLOW", "slow slow", "[ended: interrupted]")
+    with check("standard input joins the task"):
+        done = project.run("run", "E2E-INPUT", "-", text="a difference of MARK-9\n")
+        equal((done.returncode, done.stdout), (0, "reviewed\n"), done.stderr)
+        contains(json.dumps(server.journal("E2E-INPUT")[-1]["body"]), "MARK-9")
+    with check("a reader that closes its end stops the run"):
+        process = project.start("run", "--json", "E2E-SLOW closed")
+        process.stdout.readline()
+        process.stdout.close()
+        true(process.wait(30) in (0, 1, 130), f"exit {process.returncode}")
+        process.stderr.close()
+    with check("no task, no model and no session are told with what to do"):
+        for args, words in [
+            ([], "say what to do"), (["x", "--model", "none"], "there is no model `none`"),
+            (["x", "--resume", "none"], "sinew sessions list"), (["x", "--budget", "$1"], "input_price"),
+            (["-"], "the task is empty"),
+        ]:
+            done = project.run("run", *args)
+            equal((done.returncode, done.stdout), (2, ""), done.stderr)
+            contains(done.stderr, words)
+    with check("a budget ends the run before the next request"):
+        done = project.run("run", "--budget", "1", "--json", "E2E-LOOP budget")
+        lines = events(done)
+        used = lines[-1]["usage"]["input"] + lines[-1]["usage"]["output"]
+        true(lines[-1]["stop"] == "budget" or used == 0, f"{lines[-1]}")
+
+
+def way_back(directory, server):
+    with check("a killed run goes on and changes nothing twice"):
+        project = Project(directory, "killed", {})
+        before = project.picture()
+        process = project.start("run", "E2E-KILL")
+        wait_for(lambda: (project.root / "a.txt").read_text() == "one one\n")
+        wait_for(lambda: server.journal("edit_1"))
+        process.kill()
+        process.communicate(timeout=10)
+        done = project.run("run", "--resume", "latest", "--json")
+        end = events(done)[-1]
+        equal((done.returncode, end["text"]), (0, "changed it once"), done.stderr)
+        equal((project.root / "a.txt").read_text(), "one one\n")
+        last = project.run("checkpoint", "list").stdout.split()[0]
+        equal(project.run("checkpoint", "restore", last, "--yes").returncode, 0)
+        equal(project.picture(), before, "the tree after the undo")
+    with check("a command that was killed with its run is not run again"):
+        project = Project(directory, "commanded", {})
+        process = project.start("--profile", "sandboxed", "run", "E2E-COMMAND")
+        log = project.root / "log.txt"
+        try:
+            wait_for(lambda: log.exists() or process.poll() is not None)
+            if process.poll() is not None:
+                raise Skip("no strong sandbox here")
+        finally:
+            process.kill()
+            process.communicate(timeout=10)
+        done = project.run("--profile", "sandboxed", "run", "--resume", "latest", "--json")
+        equal(events(done)[-1]["text"], "the command was lost", done.stderr)
+        equal(log.read_text(), "begun\n", "what the command wrote")
+        contains(json.dumps(server.journal("wait_1")[-1]["body"]), "its result is lost")
+    with check("sessions are listed, shown, copied and exported"):
+        project.run("run", "E2E-AGAIN first")
+        done = project.run("run", "--resume", "latest", "E2E-AGAIN second")
+        equal((done.returncode, done.stdout), (0, "went on\n"), done.stderr)
+        body = json.dumps(server.journal("E2E-AGAIN second")[-1]["body"])
+        contains(body, "E2E-AGAIN first")
+        name = project.run("sessions", "fork", "latest").stdout.strip()
+        listed = [json.loads(line) for line in project.run("sessions", "list", "--json").stdout.splitlines()]
+        equal((listed[0]["session"], listed[0]["title"]), (name, "E2E-AGAIN first"))
+        exported = project.run("sessions", "export", name).stdout.splitlines()
+        equal(json.loads(exported[0])["entry"]["entry"], "turn_begins")
+        contains(project.run("sessions", "show", name).stdout, "> E2E-AGAIN second", "went on")
+        other = Project(directory, "elsewhere", {})
+        done = other.run("run", "--resume", name, "x")
+        equal(done.returncode, 2)
+        contains(done.stderr, str(project.root))
+    with check("no key is in any file of the state directory"):
+        state = checks.Path(os.environ["HOME"]) / ".local/state/sinew"
+        true((state / "sessions.db").exists(), "there are sessions")
+        # The control: what was said is found in the same way.
+        found = {part: False for part in (KEY, "E2E-AGAIN second")}
+        for path in state.rglob("*"):
+            if path.is_file():
+                content = path.read_bytes()
+                found = {part: was or part.encode() in content for part, was in found.items()}
+        equal(found, {KEY: False, "E2E-AGAIN second": True})
+        with contextlib.closing(sqlite3.connect(state / "sessions.db")) as database:
+            equal(database.execute("PRAGMA integrity_check").fetchone()[0], "ok")
+
+
+def wait_for(condition):
+    until = time.monotonic() + 30
+    while not condition():
+        true(time.monotonic() < until, "it did not happen within 30 s")
+        time.sleep(0.05)
+
+
+def body(directory):
+    server = Server(directory)
+    try:
+        configure(server)
+        for part in (tasks, failures, requests, ways_of_ending, way_back):
+            part(directory, server)
+    finally:
+        server.end()
+
+
+checks.run(body)
