@@ -411,6 +411,49 @@ def way_back(directory, server):
             equal(database.execute("PRAGMA integrity_check").fetchone()[0], "ok")
 
 
+def replays(directory, server):
+    task = TASKS[5]
+    recording = directory / "recording.jsonl"
+    with check("a recorded run is replayed with the results that were recorded"):
+        project = Project(directory, "recorded", task["files"])
+        before = project.picture()
+        done = project.run("run", "--record", str(recording), "--model", "anthropic", task["prompt"])
+        equal(done.returncode, 0, done.stderr)
+        after = project.picture()
+        bare = Project(directory, "bare", {})
+        untouched = bare.picture()
+        done = bare.run("replay", str(recording))
+        equal((done.returncode, done.stdout), (0, "Renamed in both files.\n"), done.stderr)
+        contains(done.stderr, "4 calls, all results as recorded")
+        equal(bare.picture(), untouched, "the tree of a replay without tools")
+        equal(project.run("run", "--record", str(recording), "x").returncode, 2, "an existing recording")
+    with check("a replay runs the tools, and shows what differs"):
+        again = Project(directory, "again", task["files"])
+        done = again.run("replay", "--real", str(recording))
+        equal((done.returncode, again.picture() == after), (0, True), done.stderr)
+        other = Project(directory, "other", {**task["files"], "main.py": "print('other')\n"})
+        done = other.run("replay", "--real", "--json", str(recording))
+        last = events(done)[-1]
+        equal((done.returncode, last["type"]), (1, "replayed"), done.stderr)
+        equal({difference["tool"] for difference in last["differences"]}, {"Read", "Edit"}, "what differs")
+        contains(other.run("replay", "--real", str(recording)).stderr, "-", "differ", "recorded")
+        equal(before != after, True)
+    with check("the demo runs without a key"):
+        plain = {name: value for name, value in os.environ.items() if name != "E2E_KEY"}
+        done = subprocess.run(
+            [checks.binary(), "replay", "demo"], cwd=project.root, env={**plain, "TMPDIR": str(directory)},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+        )
+        equal(done.returncode, 0, done.stderr)
+        contains(done.stderr, "all results as recorded", "undo with: sinew --root", "path denied: /etc/shadow")
+        contains(done.stdout, "polite now")
+    with check("a file that is no recording is told with its line"):
+        broken = checks.write(directory / "broken.jsonl", recording.read_text().replace('"turn_begins"', '"other"', 1))
+        done = project.run("replay", broken)
+        equal((done.returncode, done.stdout), (2, ""), done.stderr)
+        contains(done.stderr, "line 2: unknown variant")
+
+
 def wait_for(condition):
     until = time.monotonic() + 30
     while not condition():
@@ -422,7 +465,7 @@ def body(directory):
     server = Server(directory)
     try:
         configure(server)
-        for part in (tasks, failures, requests, ways_of_ending, way_back):
+        for part in (tasks, failures, requests, ways_of_ending, way_back, replays):
             part(directory, server)
     finally:
         server.end()

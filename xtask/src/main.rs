@@ -332,15 +332,16 @@ fn run(name: &str, command: &mut Command) -> Result<()> {
 }
 
 /// What `nightly` runs, in this order.
-const NIGHTLY_PARTS: [&str; 8] =
-    ["tests", "deny", "bombs", "protected", "pages", "servers", "catalog", "bench"];
+const NIGHTLY_PARTS: [&str; 9] =
+    ["tests", "deny", "bombs", "protected", "pages", "servers", "catalog", "tasks", "bench"];
 /// The suites of the night, and the variable that makes them whole. Of the bombs it says how often each case runs.
-const NIGHTLY_SUITES: [(&str, &str, &str); 5] = [
+const NIGHTLY_SUITES: [(&str, &str, &str); 6] = [
     ("bombs", "SINEW_BOMB_ROUNDS", "3"),
     ("protected", "SINEW_PROTECTED_ALL", "1"),
     ("pages", "SINEW_PAGES", "1"),
     ("servers", "SINEW_SERVERS", "1"),
     ("catalog", "SINEW_CATALOG", "1"),
+    ("tasks", "SINEW_TASKS", "1"),
 ];
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.
 const NIGHTLY_ROUNDS: &str = "10";

@@ -20,6 +20,7 @@ pub mod message;
 mod model;
 mod output_compaction;
 mod provider_error;
+mod recording;
 mod repeats;
 mod retry;
 mod session;
@@ -38,6 +39,7 @@ pub use model::{
     ToolSpec, Usage,
 };
 pub use output_compaction::OutputCompaction;
+pub use recording::{RecordedModel, Recording, RecordingHeader};
 pub use session::{Entry, OpenCall, Session, Transcript, text_of};
 pub use system_prompt::{Instructions, PromptParts, system_prompt};
 pub use tools::Offer;

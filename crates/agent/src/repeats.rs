@@ -12,6 +12,9 @@ const NOTICED: u32 = 3;
 /// So many identical calls end the turn; the last of them does not run.
 const STOPPED: u32 = 5;
 
+/// How the note of a repeated call begins.
+const NOTE: &str = "[this call was made ";
+
 /// The calls of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
@@ -39,10 +42,16 @@ impl Repeats {
         }
         *n_times += 1;
         (NOTICED <= *n_times).then(|| {
-            format!(
-                "[this call was made {n_times} times with this result; do something else, or answer]"
-            )
+            format!("{NOTE}{n_times} times with this result; do something else, or answer]")
         })
+    }
+
+    /// Returns a result without the note of [`Repeats::count`].
+    pub(crate) fn without_note(text: &str) -> &str {
+        match text.rsplit_once("\n\n") {
+            Some((before, note)) if note.starts_with(NOTE) => before,
+            _ => text,
+        }
     }
 
     /// Returns the result in place of a call that does not run.

@@ -44,8 +44,8 @@ pub fn system_prompt(parts: &PromptParts<'_>) -> String {
     let root = parts.root.display();
     let mut text = match parts.is_lean {
         true => format!(
-            "You work in the directory {root} with tools. Call a tool to look or to change something; never guess what \
-             a file holds. When the task is done, answer in a few words without a call.\n"
+            "You work in the directory {root} with tools. You know no file before you read it: first call a tool to \
+             look or to change something. When the task is done, answer in a few words without a call.\n"
         ),
         false => format!(
             "You are an agent at work in the directory {root} on a Linux machine. Today is {}.\n\n\

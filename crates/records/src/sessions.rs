@@ -276,6 +276,11 @@ impl Sessions {
         })
     }
 
+    /// Returns an entry as it is stored.
+    pub fn stored_entry(&self, entry: &Value) -> Value {
+        self.redacted(entry)
+    }
+
     /// Returns a value whose texts hold no secret. An item that its provider signed is removed where it holds one.
     fn redacted(&self, value: &Value) -> Value {
         match value {

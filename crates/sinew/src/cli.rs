@@ -165,6 +165,9 @@ pub enum Command {
     Pipe,
     /// Let an agent work on a task: a model that uses the tools.
     Run(RunArgs),
+    /// Run a recorded session again: the model says what it said, and differences of results are shown. Exit 1 if there
+    /// are any.
+    Replay(ReplayArgs),
     /// List, show, copy and export the sessions of agents.
     Sessions {
         /// What to do.
@@ -294,6 +297,23 @@ pub struct RunArgs {
     /// Go on with a session: `latest` in this root, or its name.
     #[arg(long, value_name = "SESSION")]
     pub resume: Option<String>,
+    /// Record the session in this file, which must not be there yet, for `sinew replay`.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Print what happens as JSON lines.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sinew replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The recording, or `demo` for one that comes with sinew.
+    pub recording: PathBuf,
+    /// Run the tools in this root, where their results were recorded otherwise; `demo` always runs them, in a directory
+    /// of its own.
+    #[arg(long)]
+    pub real: bool,
     /// Print what happens as JSON lines.
     #[arg(long)]
     pub json: bool,

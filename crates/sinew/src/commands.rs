@@ -11,6 +11,7 @@ pub(crate) mod mcp;
 pub(crate) mod mcp_servers;
 pub(crate) mod pipe;
 pub(crate) mod policy;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod tools;

@@ -139,6 +139,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Mcp(args) => commands::mcp::run(&load()?, args.check),
         cli::Command::Pipe => commands::pipe::run(load()?),
         cli::Command::Run(args) => commands::run::run(load()?, args),
+        cli::Command::Replay(args) => commands::replay::run(&cli.global, helper.clone(), args),
         cli::Command::Sessions { command } => commands::sessions::run(&load()?, command),
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&load()?, *json)

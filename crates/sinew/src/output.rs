@@ -1,9 +1,9 @@
 //! Opens the output files that the user names, outside of every root, so that no tool can replace them.
 #![expect(clippy::disallowed_methods, reason = "the person names the file to be written")]
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -25,6 +25,30 @@ pub(crate) fn place(key: &str, path: &Path, roots: &[PathBuf]) -> anyhow::Result
         );
     }
     Ok(dir.join(name))
+}
+
+/// Creates an empty directory of this process, private to its owner.
+pub(crate) fn temporary_dir(prefix: &str) -> io::Result<PathBuf> {
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    let name = format!("{prefix}{:016x}", u64::from_le_bytes(random));
+    let dir = std::env::temp_dir().join(name);
+    DirBuilder::new().mode(0o700).create(&dir)?;
+    fs::canonicalize(dir)
+}
+
+/// Writes a new file of a directory, with the directories above it.
+pub(crate) fn lay_out(dir: &Path, name: &str, text: &str) -> io::Result<()> {
+    let path = dir.join(name);
+    if let Some(above) = path.parent() {
+        fs::create_dir_all(above)?;
+    }
+    create(&path)?.write_all(text.as_bytes())
+}
+
+/// Creates a file that is not there yet, private to its owner.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Opens a file for appending, private to its owner. It must be a regular file, and no symlink.

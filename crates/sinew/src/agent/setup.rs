@@ -1,12 +1,12 @@
 //! Makes an agent out of configuration and options: model, tools, system prompt and session.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use sinew_agent::{
     Agent, AgentSettings, Budget, Instructions, Model, Offer, OutputCompaction, PromptParts,
-    Session, Wire, system_prompt,
+    RecordingHeader, Session, Wire, system_prompt,
 };
 use sinew_guard::{NewSession, Sessions, StoredSession, SystemClock, timestamp};
 use sinew_tool::{Approver, Clock as _};
@@ -35,6 +35,8 @@ pub(crate) struct AgentWishes {
     pub(crate) budget: Option<String>,
     /// The first message, for the title of a new session.
     pub(crate) title: String,
+    /// The file that records the session.
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// An agent that is ready, with its surroundings.
@@ -98,7 +100,7 @@ pub(crate) async fn set_up(
     let root = loaded.roots.first().context("there is no root")?;
     let system = prompt(loaded, &wired, &chosen, root)?;
     let settings = AgentSettings { session: wired.session.clone(), system, ..settings };
-    let (transcript, session) = match &stored {
+    let (mut transcript, session) = match &stored {
         Some(stored) => {
             let session = transcript::session(&sessions, &stored.id)?;
             (StoredTranscript::resume(Arc::clone(&sessions), stored), session)
@@ -115,6 +117,12 @@ pub(crate) async fn set_up(
             (StoredTranscript::create(Arc::clone(&sessions), &new)?, Session::default())
         }
     };
+    if let Some(path) = &wanted.record {
+        let dialect = loaded.settings.dialect.name;
+        let n = settings.max_tool_iterations;
+        let header = RecordingHeader::new(dialect, &chosen.name, &root.to_string_lossy(), n);
+        transcript = transcript.record(path, &header)?;
+    }
     let model: Arc<dyn Model> = Arc::new(model_client::connect(&chosen)?);
     let runtime = Arc::clone(&wired.runtime);
     let agent = Agent::new(runtime, model, settings, Arc::new(transcript), session);

@@ -1,13 +1,18 @@
 //! Stores the entries of an agent's session in the state directory, and reads them.
 
-use std::sync::Arc;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, bail};
-use sinew_agent::{Entry, Session, Transcript};
+use sinew_agent::{Entry, RecordingHeader, Session, Transcript};
 use sinew_guard::{NewSession, Redactor, Sessions, StoredSession};
+use sinew_tool::sync::lock;
 
 use crate::config::env_vars;
+use crate::output;
 use crate::wiring::{self, Loaded};
 
 /// Returns the sessions of the state directory.
@@ -21,6 +26,8 @@ pub(crate) struct StoredTranscript {
     sessions: Arc<Sessions>,
     id: String,
     n_entries: AtomicU64,
+    /// The file of a recording.
+    recording: Option<Mutex<File>>,
 }
 
 impl StoredTranscript {
@@ -30,13 +37,27 @@ impl StoredTranscript {
             bail!("there is a session `{0}` already; go on with `--resume {0}`", new.id);
         }
         sessions.create(new)?;
-        Ok(Self { sessions, id: new.id.to_owned(), n_entries: AtomicU64::new(0) })
+        let (id, n_entries) = (new.id.to_owned(), AtomicU64::new(0));
+        Ok(Self { sessions, id, n_entries, recording: None })
     }
 
     /// Returns the transcript that continues a stored session.
     pub(crate) fn resume(sessions: Arc<Sessions>, stored: &StoredSession) -> Self {
         let n_entries = AtomicU64::new(stored.n_entries);
-        Self { sessions, id: stored.id.clone(), n_entries }
+        Self { sessions, id: stored.id.clone(), n_entries, recording: None }
+    }
+
+    /// Records the session in a new file too: what it has so far, and what is added.
+    pub(crate) fn record(mut self, path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
+        let fail = || format!("the recording {}", path.display());
+        let mut file = output::create(path).with_context(fail)?;
+        let mut text = format!("{}\n", serde_json::to_string(header)?);
+        for (_, entry) in self.sessions.entries(&self.id)? {
+            text.push_str(&format!("{entry}\n"));
+        }
+        file.write_all(text.as_bytes()).with_context(fail)?;
+        self.recording = Some(Mutex::new(file));
+        Ok(self)
     }
 }
 
@@ -46,6 +67,11 @@ impl Transcript for StoredTranscript {
         let number = self.n_entries.load(Ordering::SeqCst);
         self.sessions.append(&self.id, number, &entry).map_err(|error| error.to_string())?;
         self.n_entries.store(number + 1, Ordering::SeqCst);
+        if let Some(file) = &self.recording {
+            let line = format!("{}\n", self.sessions.stored_entry(&entry));
+            let written = lock(file).write_all(line.as_bytes());
+            written.map_err(|error| format!("the recording: {error}"))?;
+        }
         Ok(())
     }
 }

@@ -23,16 +23,16 @@ use crate::wiring::{Loaded, quoted};
 
 /// Exit codes beside those of every command.
 const FAILED: u8 = 1;
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// The output of a run.
-enum RunOutput {
+pub(super) enum RunOutput {
     Text(Box<TextOutput>),
     Json(JsonOutput),
 }
 
 impl RunOutput {
-    fn event(&mut self, event: &TurnEvent<'_>) {
+    pub(super) fn event(&mut self, event: &TurnEvent<'_>) {
         match self {
             Self::Text(text) => text.event(event),
             Self::Json(json) => json.event(event),
@@ -50,6 +50,7 @@ pub(crate) fn run(loaded: Loaded, args: &RunArgs) -> anyhow::Result<ExitCode> {
         max_turns: args.max_turns,
         budget: args.budget.clone(),
         title: task.clone().unwrap_or_default(),
+        record: args.record.clone(),
     };
     let stored = resumed(&loaded, args.resume.as_deref())?;
     if task.is_none() && stored.is_none() {
@@ -201,6 +202,17 @@ fn undo_line(loaded: &Loaded, changes: &Changes) -> Option<String> {
     Some(format!("sinew{roots} checkpoint restore {first}"))
 }
 
+/// Says what was changed, and how to undo it.
+pub(super) fn change_lines(loaded: &Loaded, changes: &Changes) {
+    if !changes.files.is_empty() {
+        let files: Vec<String> = changes.files.iter().map(changes::ChangedFile::words).collect();
+        say(&format!("changed: {}", files.join(", ")));
+    }
+    if let Some(line) = undo_line(loaded, changes) {
+        say(&format!("undo with: {line}"));
+    }
+}
+
 /// Returns the last line of `--json`.
 fn ended_line(
     loaded: &Loaded,
@@ -261,13 +273,7 @@ fn summary(
         },
         Err(error) => say(&error.to_string()),
     }
-    if !changes.files.is_empty() {
-        let files: Vec<String> = changes.files.iter().map(changes::ChangedFile::words).collect();
-        say(&format!("changed: {}", files.join(", ")));
-    }
-    if let Some(line) = undo_line(loaded, changes) {
-        say(&format!("undo with: {line}"));
-    }
+    change_lines(loaded, changes);
     let spent = parts.agent.spent();
     let cost = parts.chosen.prices.map(|prices| format!(", ${:.4}", prices.cost(&spent)));
     say(&format!(
