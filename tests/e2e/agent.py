@@ -19,8 +19,10 @@ import urllib.request
 import checks
 from agent_tasks import TASKS
 from checks import Skip, check, contains, equal, true
+from tmux_screen import Screen
 
 WIRES = ["chat", "anthropic", "responses", "ollama"]
+SCREENS = checks.Path(__file__).with_name("screens")
 KEY = "sk-e2e-0123456789abcdef0123456789abcdef"
 OVERLOADED = {"anthropic": 529}
 
@@ -88,6 +90,11 @@ def failing(wire):
 
 EDIT = {"id": "edit_1", "name": "Edit", "arguments": json.dumps({"file_path": "a.txt", "old_string": "one", "new_string": "one one"})}
 WAIT = {"id": "wait_1", "name": "Bash", "arguments": json.dumps({"command": "echo begun >> log.txt && sleep 60"})}
+CHAT = [
+    {"id": "chat_1", "name": "Edit", "arguments": json.dumps({"file_path": "a.txt", "old_string": "one", "new_string": "uno"})},
+    {"id": "chat_2", "name": "Bash", "arguments": json.dumps({"command": "touch made"})},
+]
+CHAT_ANSWER = "## Done\n\n* `a.txt` says uno\n* nothing was made\n"
 READS = [{"id": f"read_{n}", "name": "Read", "arguments": json.dumps({"file_path": "a.txt"})} for n in range(6)]
 
 
@@ -109,6 +116,8 @@ def others():
          "response": {"content": '```json\n{"name": "Read", "arguments": {"file_path": "a.txt"}}\n```'}},
         {"match": {"userMessage": "E2E-TEXT-CALL", "hasToolResult": True}, "response": {"content": "read it from text"}},
         {"match": {"userMessage": "E2E-LEAN"}, "response": {"content": "lean"}},
+        {"match": {"userMessage": "E2E-CHAT", "hasToolResult": False}, "response": {"content": "I **look** first.", "toolCalls": [CHAT[0], CHAT[1]]}},
+        {"match": {"toolCallId": "chat_2"}, "response": {"content": CHAT_ANSWER}},
     ]
 
 
@@ -454,6 +463,79 @@ def replays(directory, server):
         contains(done.stderr, "line 2: unknown variant")
 
 
+def steady(shown):
+    """Takes away what differs from run to run."""
+    shown = re.sub(r"session [0-9a-f]{16}", "session S", shown)
+    shown = re.sub(r"/\S*/talk", "/talk", shown)
+    shown = re.sub(r"\b\d+ ms", "N ms", shown)
+    shown = re.sub(r"\bc\d+\b", "cN", shown)
+    shown = re.sub(r"\(cwd: [^)]*\)|sandbox: [^;)]*", "...", shown)
+    return "\n".join(line.rstrip() for line in shown.rstrip().splitlines()) + "\n"
+
+
+def hold(name, shown):
+    """Holds a screen against the golden one."""
+    at = SCREENS / f"chat-{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        at.write_text(steady(shown))
+    equal(steady(shown), at.read_text(), f"the screen {at.name}")
+
+
+def chat(directory, server):
+    project = Project(directory, "talk", {})
+    binary = checks.binary()
+    end = r"\n> *\n*$"
+    with check("a conversation: streamed answer, approval, difference, undo, Ctrl-C"):
+        if not shutil.which("tmux"):
+            raise Skip("there is no tmux")
+        screen = Screen(project.root, f"trap : INT; E2E_KEY={KEY} {binary} --approvals ask chat --model chat")
+        try:
+            screen.until(end)
+            screen.type("E2E-CHAT make it uno")
+            hold("1-question", screen.until(r"Run it\? \[[^]]*\] *\n*$"))
+            screen.type("y")
+            screen.until(r"touch made[\s\S]*Run it\? \[[^]]*\] *\n*$")
+            screen.type("n not now")
+            hold("2-answer", screen.until(r"undo with[^\n]*(\n[^\n]*)?" + end))
+            equal((project.root / "a.txt").read_text(), "uno\n")
+            true(not (project.root / "made").exists(), "the denied command ran")
+            screen.press("C-l")
+            screen.type("/undo")
+            screen.until(r"Run it\? \[[^]]*\] *\n*$")
+            screen.type("y")
+            hold("3-undo", screen.until(r"restored[\s\S]*" + end))
+            equal((project.root / "a.txt").read_text(), "one\n")
+            screen.press("C-l")
+            screen.type("E2E-SLOW")
+            wait_for(lambda: "E2E-SLOW" in json.dumps(server.journal("E2E-CHAT make it uno")[-1]["body"]))
+            time.sleep(1.5)
+            screen.press("C-c")
+            contains(screen.until("interrupted" + r"[^\n]*" + end), "slow", "the turn ends")
+            screen.type("/cost")
+            screen.until("tokens read[^\n]*" + end)
+            screen.type("/nothing")
+            contains(screen.until(r"no command[^\n]*" + end), "/help")
+            screen.press("C-d")
+            contains(screen.until(r"\[exit \d\]"), "[exit 0]")
+        finally:
+            screen.close()
+    with check("a conversation is resumed"):
+        screen = Screen(project.root, f"E2E_KEY={KEY} {binary} chat --resume latest")
+        try:
+            contains(screen.until(end), "the session goes on after 2 turns")
+            screen.type("E2E-AGAIN in chat")
+            screen.until(r"went on" + end)
+            contains(json.dumps(server.journal("E2E-AGAIN in chat")[-1]["body"]), "E2E-CHAT make it uno", "not now")
+            screen.type("/exit")
+            screen.until(r"\[exit 0\]")
+        finally:
+            screen.close()
+    with check("a conversation needs a terminal"):
+        done = project.run("chat")
+        equal(done.returncode, 2)
+        contains(done.stderr, "needs a terminal", "sinew run")
+
+
 def wait_for(condition):
     until = time.monotonic() + 30
     while not condition():
@@ -465,7 +547,7 @@ def body(directory):
     server = Server(directory)
     try:
         configure(server)
-        for part in (tasks, failures, requests, ways_of_ending, way_back, replays):
+        for part in (tasks, failures, requests, ways_of_ending, way_back, replays, chat):
             part(directory, server)
     finally:
         server.end()

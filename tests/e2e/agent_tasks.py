@@ -108,7 +108,7 @@ TASKS = [
     {
         "name": "test",
         "files": {"src/lib.rs": LIB},
-        "prompt": "The function add in src/lib.rs subtracts. Read the file, then fix it with Edit so that its test passes.",
+        "prompt": "The test in src/lib.rs fails, because add returns a - b. Fix it with Edit: it must return a + b.",
         "check": test_passes,
         "turns": [
             [call("Read", file_path="src/lib.rs")],
@@ -150,11 +150,10 @@ TASKS = [
     {
         "name": "append",
         "files": {".gitignore": "target/\n"},
-        "prompt": "Add a line *.log to the file .gitignore and keep what is in it. Read the file first.",
+        "prompt": "The file .gitignore has the line target/. Use Edit to add the line *.log below it.",
         "check": holds(".gitignore", "target/", "*.log"),
         "turns": [
-            [call("Read", file_path=".gitignore")],
-            [call("Write", file_path=".gitignore", content="target/\n*.log\n")],
+            [call("Edit", file_path=".gitignore", old_string="target/", new_string="target/\n*.log")],
             "Added.",
         ],
     },

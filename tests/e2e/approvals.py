@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import time
@@ -13,6 +12,7 @@ from mcp import Client, StdioServerParameters, types
 import checks
 import wire
 from checks import Skip, check, contains, equal, true
+from tmux_screen import Screen
 
 MODES = ["legacy", "2026-07-28", "auto"]
 
@@ -202,39 +202,6 @@ def bytes_of_answers(root):
             equal(call(3, "one")["result"]["resultType"], "input_required")
             equal(kind(call(4, "one", requestState=state, inputResponses=yes)["result"]), None)
         true((root / "one").exists() and not (root / "two").exists(), "another file was written")
-
-
-class Screen:
-    """A terminal of tmux with sinew in it."""
-
-    n_made = 0
-
-    def __init__(self, root, command):
-        # Each has a server of its own: one that ends takes new ones with it.
-        Screen.n_made += 1
-        self.name = f"sinew-e2e-{os.getpid()}-{Screen.n_made}"
-        self.tmux("new-session", "-d", "-s", self.name, "-x", "120", "-y", "40", "-c", str(root),
-                  "env", *[f"{name}={value}" for name, value in os.environ.items()
-                           if name in ("HOME", "PATH", "XDG_STATE_HOME", "XDG_CONFIG_HOME")],
-                  "sh", "-c", f"{command}; echo \"[exit $?]\"; sleep 60")
-
-    def tmux(self, *args):
-        done = subprocess.run(["tmux", "-L", self.name, *args], capture_output=True, text=True)
-        return done.stdout
-
-    def until(self, pattern):
-        for _ in range(1_200):
-            shown = self.tmux("capture-pane", "-p", "-t", self.name)
-            if re.search(pattern, shown):
-                return shown
-            time.sleep(0.05)
-        raise AssertionError(f"no {pattern!r} on the screen:\n{shown}")
-
-    def type(self, text):
-        self.tmux("send-keys", "-t", self.name, text, "Enter")
-
-    def close(self):
-        self.tmux("kill-server")
 
 
 def terminal(root):

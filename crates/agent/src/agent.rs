@@ -40,6 +40,8 @@ pub struct AgentSettings {
     pub context: u32,
     /// The most tokens of one answer.
     pub max_output_tokens: u32,
+    /// The sampling temperature; `None` leaves it to the server.
+    pub temperature: Option<f64>,
     /// How often the model may call tools in one turn, before it must answer.
     pub max_tool_iterations: u32,
     /// What all turns of this agent may cost.

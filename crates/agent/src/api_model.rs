@@ -323,6 +323,7 @@ mod tests {
             may_call: false,
             messages: &messages,
             max_output_tokens: 10,
+            temperature: None,
         };
         let mut retries = Vec::new();
         let mut listener = |event: StreamEvent| {

@@ -35,6 +35,8 @@ pub struct CompletionRequest<'a> {
     pub messages: &'a [Message],
     /// The most tokens of its answer.
     pub max_output_tokens: u32,
+    /// The sampling temperature; `None` leaves it to the server.
+    pub temperature: Option<f64>,
 }
 
 /// A tool as a model sees it.

@@ -44,8 +44,8 @@ pub fn system_prompt(parts: &PromptParts<'_>) -> String {
     let root = parts.root.display();
     let mut text = match parts.is_lean {
         true => format!(
-            "You work in the directory {root} with tools. You know no file before you read it: first call a tool to \
-             look or to change something. When the task is done, answer in a few words without a call.\n"
+            "You are an agent in the directory {root}. Do the user's task with the tools: a call reads, searches or \
+             changes files for you. Call tools until the task is done, then answer the user with what you found or did.\n"
         ),
         false => format!(
             "You are an agent at work in the directory {root} on a Linux machine. Today is {}.\n\n\

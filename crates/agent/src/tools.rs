@@ -138,7 +138,10 @@ fn first_sentence(text: &str) -> String {
     text.split_inclusive(". ").next().unwrap_or_default().trim_end().to_owned()
 }
 
-/// Returns a schema with the needed arguments alone, without words about them.
+/// Arguments that a small model gets too, although they are optional.
+const LEAN_OPTIONAL: [&str; 2] = ["path", "replace_all"];
+
+/// Returns a schema with the needed arguments and a few more, without words about them.
 fn needed_only(schema: &Value) -> Value {
     let needed: Vec<&str> = schema
         .get("required")
@@ -153,7 +156,8 @@ fn needed_only(schema: &Value) -> Value {
         }
         Some(((*name).to_owned(), property))
     };
-    let properties: Map<String, Value> = needed.iter().filter_map(of).collect();
+    let optional = LEAN_OPTIONAL.iter().filter(|name| !needed.contains(name));
+    let properties: Map<String, Value> = needed.iter().chain(optional).filter_map(of).collect();
     serde_json::json!({"type": "object", "properties": properties, "required": needed})
 }
 
@@ -203,10 +207,12 @@ mod tests {
             "properties": {
                 "path": {"type": "string", "description": "A long text."},
                 "limit": {"type": "integer"},
+                "replace_all": {"type": "boolean", "default": false},
             },
         });
         let lean = json!({
-            "type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"],
+            "type": "object", "required": ["path"],
+            "properties": {"path": {"type": "string"}, "replace_all": {"type": "boolean"}},
         });
         assert_eq!(needed_only(&schema), lean);
         assert_eq!(first_sentence("Reads a file. More words."), "Reads a file.");

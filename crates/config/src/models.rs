@@ -49,6 +49,8 @@ pub struct ModelConfig {
     pub context: Option<u32>,
     /// The most tokens of one answer, where they are configured.
     pub max_output_tokens: Option<u32>,
+    /// The sampling temperature, where it is configured.
+    pub temperature: Option<f64>,
     /// What a million tokens of requests, of cached requests and of answers cost, in dollars.
     pub prices: Option<[f64; 3]>,
 }
@@ -87,6 +89,9 @@ fn model(name: &str, written: &ModelOptions) -> Result<ModelConfig, ConfigError>
             key("context")
         )));
     }
+    if written.temperature.is_some_and(|degree| !(0.0..=2.0).contains(&degree)) {
+        return Err(ConfigError(format!("{} must be 0 to 2", key("temperature"))));
+    }
     let prices = [written.input_price, written.output_price, written.cached_price];
     if prices.iter().flatten().any(|price| !price.is_finite() || *price < 0.0) {
         return Err(ConfigError(format!(
@@ -111,6 +116,7 @@ fn model(name: &str, written: &ModelOptions) -> Result<ModelConfig, ConfigError>
         key_env: written.key_env.clone(),
         context: written.context,
         max_output_tokens: written.max_output_tokens,
+        temperature: written.temperature,
         prices,
     })
 }
@@ -133,6 +139,7 @@ mod tests {
             ("input_price = 3\n", Some("belong together")),
             ("input_price = -3\noutput_price = 1\n", Some("must be dollars")),
             ("context = 100\n", Some("`models.a.b.context` must be at least 2048")),
+            ("temperature = 3\n", Some("`models.a.b.temperature` must be 0 to 2")),
             ("colour = 1\n", Some("unknown field")),
             ("[agent]\nmax_tool_iterations = 0\n", Some("must be 1 to")),
         ] {

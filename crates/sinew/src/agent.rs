@@ -3,10 +3,11 @@
 pub(crate) mod call_line;
 pub(crate) mod changes;
 pub(crate) mod json_output;
+mod markdown;
 mod model_client;
 pub(crate) mod models;
 mod setup;
 pub(crate) mod text_output;
 pub(crate) mod transcript;
 
-pub(crate) use setup::{AgentParts, AgentWishes, choose_model, set_up};
+pub(crate) use setup::{AgentParts, AgentWishes, choose_model, set_up, switch_model};

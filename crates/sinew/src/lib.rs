@@ -124,9 +124,13 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         };
         match cli.command {
             // `audit` works in any directory, and `doctor` reports what is broken.
-            cli::Command::Audit { .. } => wiring::load_anyway(said, for_load, Project::Optional),
-            cli::Command::Doctor { .. } => wiring::load_anyway(said, for_load, Project::Needed),
-            _ => wiring::load(said, for_load, Project::Needed),
+            cli::Command::Audit { .. } => {
+                wiring::load_anyway(said, for_load.clone(), Project::Optional)
+            }
+            cli::Command::Doctor { .. } => {
+                wiring::load_anyway(said, for_load.clone(), Project::Needed)
+            }
+            _ => wiring::load(said, for_load.clone(), Project::Needed),
         }
     };
     match &cli.command {
@@ -139,6 +143,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Mcp(args) => commands::mcp::run(&load()?, args.check),
         cli::Command::Pipe => commands::pipe::run(load()?),
         cli::Command::Run(args) => commands::run::run(load()?, args),
+        cli::Command::Chat(args) => commands::chat::run(&load, args),
         cli::Command::Replay(args) => commands::replay::run(&cli.global, helper.clone(), args),
         cli::Command::Sessions { command } => commands::sessions::run(&load()?, command),
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use indicatif::ProgressBar;
 use rustix::termios::QueueSelector;
 use sinew_runtime::question;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
@@ -25,8 +26,11 @@ pub(crate) fn confirms(question: &str) -> io::Result<bool> {
 }
 
 /// Asks on standard error and reads the answer from standard input.
-#[derive(Debug)]
-pub(crate) struct Terminal;
+#[derive(Debug, Default)]
+pub(crate) struct Terminal {
+    /// The progress line, which a question takes away.
+    pub(crate) progress: Option<ProgressBar>,
+}
 
 impl Approver for Terminal {
     fn name(&self) -> &'static str {
@@ -34,6 +38,9 @@ impl Approver for Terminal {
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        if let Some(progress) = &self.progress {
+            progress.finish_and_clear();
+        }
         Box::pin(async move {
             // A separate thread, so that the time-out runs; stderr stays unlocked for other threads.
             let ask = move || {

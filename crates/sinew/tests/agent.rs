@@ -150,6 +150,7 @@ impl Bench {
             offer: Offer::default(),
             context: 100_000,
             max_output_tokens: 1_000,
+            temperature: None,
             max_tool_iterations: 20,
             budget: None,
             prices: None,

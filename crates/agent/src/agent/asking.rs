@@ -90,6 +90,7 @@ impl Agent {
             may_call,
             messages: changed.as_deref().unwrap_or(self.session.messages()),
             max_output_tokens: self.settings.max_output_tokens,
+            temperature: self.settings.temperature,
         };
         let mut partial = String::new();
         let completed = {

@@ -131,6 +131,7 @@ impl Agent {
             may_call: false,
             messages: &messages,
             max_output_tokens: SUMMARY_TOKENS.min(self.settings.max_output_tokens),
+            temperature: self.settings.temperature,
         };
         let mut silent = |_| {};
         let asked = pin!(model.complete(&request, &mut silent));

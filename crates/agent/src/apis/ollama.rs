@@ -27,10 +27,11 @@ pub(super) fn body(model: &str, context: u32, request: &CompletionRequest<'_>) -
             )),
         }
     }
-    let mut body = json!({
-        "model": model, "stream": true,
-        "options": {"num_ctx": context, "num_predict": request.max_output_tokens},
-    });
+    let mut options = json!({"num_ctx": context, "num_predict": request.max_output_tokens});
+    if let (Some(temperature), Value::Object(members)) = (request.temperature, &mut options) {
+        members.insert(String::from("temperature"), json!(temperature));
+    }
+    let mut body = json!({"model": model, "stream": true, "options": options});
     if let Value::Object(members) = &mut body {
         // There is no way to forbid calls but to leave the tools out.
         if request.may_call && !request.tools.is_empty() {

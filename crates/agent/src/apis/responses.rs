@@ -36,6 +36,9 @@ pub(super) fn body(model: &str, request: &CompletionRequest<'_>) -> Value {
                 members.insert(String::from("tool_choice"), json!("none"));
             }
         }
+        if let Some(temperature) = request.temperature {
+            members.insert(String::from("temperature"), json!(temperature));
+        }
         members.insert(String::from("input"), Value::Array(input));
     }
     body

@@ -296,6 +296,7 @@ fn body(wire: Wire, messages: &[Message], may_call: bool) -> Value {
         may_call,
         messages,
         max_output_tokens: 100,
+        temperature: None,
     };
     super::body(wire, "m", 8_192, &request)
 }

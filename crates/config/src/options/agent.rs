@@ -55,6 +55,9 @@ pub struct ModelOptions {
     /// The most tokens of one answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
+    /// The sampling temperature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
     /// What a million tokens of requests cost, in dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_price: Option<f64>,

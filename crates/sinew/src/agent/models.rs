@@ -43,6 +43,8 @@ pub(crate) struct ChosenModel {
     pub(crate) context: u32,
     /// The most tokens of one answer.
     pub(crate) max_output_tokens: u32,
+    /// The sampling temperature, where one is configured.
+    pub(crate) temperature: Option<f64>,
     pub(crate) prices: Option<Prices>,
 }
 
@@ -208,6 +210,7 @@ async fn configured(
         key,
         context,
         max_output_tokens: model.max_output_tokens.unwrap_or_else(|| max_output(context)),
+        temperature: model.temperature,
         prices: model.prices.map(|_| Prices { input, cached, output }),
     })
 }
@@ -251,6 +254,7 @@ async fn of_provider(
         key,
         context,
         max_output_tokens: max_output(context),
+        temperature: None,
         prices: None,
     })
 }
@@ -286,6 +290,7 @@ async fn discover(http: &HttpClient) -> Option<ChosenModel> {
             key: None,
             context,
             max_output_tokens: max_output(context),
+            temperature: None,
             prices: None,
         });
     }

@@ -129,6 +129,22 @@ pub(crate) async fn set_up(
     Ok(AgentParts { agent, wired, chosen })
 }
 
+/// Lets the agent go on with another model.
+pub(crate) fn switch_model(
+    loaded: &Loaded,
+    wanted: &AgentWishes,
+    chosen: ChosenModel,
+    parts: &mut AgentParts,
+) -> anyhow::Result<()> {
+    let root = loaded.roots.first().context("there is no root")?;
+    let system = prompt(loaded, &parts.wired, &chosen, root)?;
+    let settings = settings(loaded, wanted, &chosen)?;
+    let settings = AgentSettings { session: parts.wired.session.clone(), system, ..settings };
+    parts.agent.set_model(Arc::new(model_client::connect(&chosen)?), settings);
+    parts.chosen = chosen;
+    Ok(())
+}
+
 /// Returns the settings but for session and prompt, which the tools decide.
 fn settings(
     loaded: &Loaded,
@@ -162,6 +178,8 @@ fn settings(
         },
         context: chosen.context,
         max_output_tokens: chosen.max_output_tokens,
+        // Small models call tools by chance at the temperatures that servers begin with.
+        temperature: chosen.temperature.or(chosen.is_lean().then_some(0.0)),
         max_tool_iterations: wanted.max_turns.unwrap_or(agent.max_tool_iterations),
         budget,
         prices: chosen.prices,

@@ -6,14 +6,34 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use console::Style;
 use indicatif::{ProgressBar, ProgressStyle};
 use sinew_agent::{StreamEvent, TurnEvent};
 
 use super::call_line;
+use super::markdown::MarkdownStream;
 use crate::screen;
+
+/// The most lines of a difference that are shown.
+const MAX_DIFF_LINES: usize = 30;
+
+/// Writes text whose control sequences are styles alone.
+fn write_styled(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
 
 /// How often the progress line is drawn again.
 const TICK: Duration = Duration::from_millis(200);
+
+/// Returns a progress line, which shows nothing where standard error is no terminal.
+pub(crate) fn progress() -> ProgressBar {
+    let spinner = ProgressBar::new_spinner();
+    match ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+        Ok(style) => spinner.with_style(style),
+        Err(_) => spinner,
+    }
+}
 
 /// Shows a turn as text.
 pub(crate) struct TextOutput {
@@ -25,14 +45,17 @@ pub(crate) struct TextOutput {
     /// The text of the message under way, where it does not stream.
     text: String,
     n_arguments: usize,
+    /// Styles Markdown, in a conversation.
+    markdown: Option<MarkdownStream>,
 }
 
 impl TextOutput {
-    pub(crate) fn new() -> Self {
-        let spinner = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-            spinner.set_style(style);
-        }
+    /// Returns the output of a conversation: with styles, and with what edits changed.
+    pub(crate) fn for_chat(spinner: ProgressBar) -> Self {
+        Self { markdown: Some(MarkdownStream::default()), ..Self::new(spinner) }
+    }
+
+    pub(crate) fn new(spinner: ProgressBar) -> Self {
         Self {
             spinner,
             streams: io::stdout().is_terminal(),
@@ -40,6 +63,7 @@ impl TextOutput {
             is_thinking: false,
             text: String::new(),
             n_arguments: 0,
+            markdown: None,
         }
     }
 
@@ -59,6 +83,9 @@ impl TextOutput {
                 let mark = if result.is_error { "x" } else { "*" };
                 let (about, ended) = (call_line::about(call), call_line::ended(result, *duration));
                 self.say(&format!("{mark} {about}  {ended}"));
+                if self.markdown.is_some() && !result.is_error {
+                    self.diff(&result.text);
+                }
             }
             TurnEvent::Compacted { before, after } => {
                 self.say(&format!(
@@ -99,8 +126,17 @@ impl TextOutput {
                     self.text.push_str(text);
                     return;
                 }
-                self.spinner.finish_and_clear();
                 // A terminal that is gone ends the run at the next write that counts.
+                if let Some(markdown) = &mut self.markdown {
+                    let styled = markdown.push(text);
+                    if !styled.is_empty() {
+                        self.spinner.finish_and_clear();
+                        write_styled(&styled);
+                    }
+                    self.is_in_text = true;
+                    return;
+                }
+                self.spinner.finish_and_clear();
                 let mut out = screen::output();
                 let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
                 self.is_in_text = !text.ends_with('\n');
@@ -140,7 +176,36 @@ impl TextOutput {
         let _ = writeln!(screen::errors(), "{line}");
     }
 
+    /// Shows the difference in the result of an edit.
+    fn diff(&mut self, text: &str) {
+        let lines = text.lines().skip_while(|line| !line.starts_with("@@"));
+        let mut shown = String::new();
+        for (n, line) in lines.enumerate() {
+            if n == MAX_DIFF_LINES {
+                shown.push_str("  ...\n");
+                break;
+            }
+            let style = match line.bytes().next() {
+                Some(b'+') => Style::new().green(),
+                Some(b'-') => Style::new().red(),
+                _ => Style::new().dim(),
+            };
+            let line = sinew_tool::shown_line(line);
+            shown.push_str(&format!("  {}\n", style.for_stderr().apply_to(line)));
+        }
+        let _ = io::stderr().write_all(shown.as_bytes());
+    }
+
     fn end_text(&mut self) {
+        if let Some(markdown) = &mut self.markdown {
+            let styled = markdown.finish();
+            if !styled.is_empty() {
+                self.spinner.finish_and_clear();
+                write_styled(&styled);
+            }
+            self.is_in_text = false;
+            return;
+        }
         if self.is_in_text {
             let _ = writeln!(io::stdout());
             self.is_in_text = false;

@@ -57,7 +57,7 @@ pub(super) fn without_client(mut loaded: Loaded) -> Result<Loaded, ConfigError> 
 fn approver(args: &CallArgs) -> Option<Arc<dyn Approver>> {
     let takes_input = args.batch || args.arguments.as_deref() == Some("-");
     let terminal = !takes_input && io::stdin().is_terminal() && io::stderr().is_terminal();
-    terminal.then(|| Arc::new(Terminal) as Arc<dyn Approver>)
+    terminal.then(|| Arc::new(Terminal::default()) as Arc<dyn Approver>)
 }
 
 /// Makes one call and prints its result.

@@ -30,7 +30,7 @@ pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Re
         loaded.settings.approvals = if is_sure { Approvals::Allow } else { Approvals::Ask };
         let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
         if can_ask {
-            approver = Some(Arc::new(Terminal) as Arc<dyn Approver>);
+            approver = Some(Arc::new(Terminal::default()) as Arc<dyn Approver>);
         } else if !is_sure {
             screen::say("nobody can be asked here; `--yes` restores unasked");
             return Ok(ExitCode::from(3));

@@ -26,7 +26,7 @@ use sinew_tool::{
 use super::run::{RunOutput, change_lines};
 use crate::agent::changes;
 use crate::agent::json_output::JsonOutput;
-use crate::agent::text_output::TextOutput;
+use crate::agent::text_output::{self, TextOutput};
 use crate::cli::{Global, ReplayArgs};
 use crate::config;
 use crate::output;
@@ -70,7 +70,8 @@ pub(crate) fn run(global: &Global, helper: Helper, args: &ReplayArgs) -> anyhow:
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let wired = match is_demo || args.real {
         true => {
-            let approver = terminal::is_attended().then(|| Arc::new(Terminal) as Arc<dyn Approver>);
+            let approver =
+                terminal::is_attended().then(|| Arc::new(Terminal::default()) as Arc<dyn Approver>);
             Some(wiring::wire(&loaded, "replay", &["all"], approver)?)
         }
         false => None,
@@ -109,6 +110,7 @@ async fn replayed(
         offer: Offer::default(),
         context: CONTEXT,
         max_output_tokens: CONTEXT / 4,
+        temperature: None,
         max_tool_iterations: recording.header.max_tool_iterations,
         budget: None,
         prices: None,
@@ -121,7 +123,7 @@ async fn replayed(
     signals::end_turns(Arc::new(Mutex::new(cancel.clone())), &runtime)?;
     let mut output = match as_json {
         true => RunOutput::Json(JsonOutput::default()),
-        false => RunOutput::Text(Box::new(TextOutput::new())),
+        false => RunOutput::Text(Box::new(TextOutput::new(text_output::progress()))),
     };
     let mut ended = None;
     for prompt in recording.prompts() {

@@ -12,7 +12,7 @@ use sinew_tool::{Approver, Cancel};
 
 use crate::agent::changes::{self, Changes};
 use crate::agent::json_output::JsonOutput;
-use crate::agent::text_output::TextOutput;
+use crate::agent::text_output::{self, TextOutput};
 use crate::agent::transcript;
 use crate::agent::{AgentParts, AgentWishes, choose_model, set_up};
 use crate::cli::RunArgs;
@@ -60,13 +60,19 @@ pub(crate) fn run(loaded: Loaded, args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let reads_input = args.task.iter().any(|word| word == "-");
+    let progress = text_output::progress();
+    let terminal = Terminal { progress: Some(progress.clone()) };
     let approver = (terminal::is_attended() && !reads_input && !args.json)
-        .then(|| Arc::new(Terminal) as Arc<dyn Approver>);
+        .then(|| Arc::new(terminal) as Arc<dyn Approver>);
+    let output = match args.json {
+        true => RunOutput::Json(JsonOutput::default()),
+        false => RunOutput::Text(Box::new(TextOutput::new(progress))),
+    };
     let mut parts = tokio.block_on(async {
         let chosen = choose_model(&loaded, &wanted, stored.as_ref()).await?;
         set_up(&mut loaded, &wanted, chosen, "run", approver, stored).await
     })?;
-    let code = tokio.block_on(worked(&loaded, &mut parts, task, args.json));
+    let code = tokio.block_on(worked(&loaded, &mut parts, task, output));
     tokio.shutdown_background();
     super::end_sessions(&parts.wired.runtime, super::ENDS);
     parts.wired.runtime.end_background();
@@ -125,12 +131,8 @@ async fn worked(
     loaded: &Loaded,
     parts: &mut AgentParts,
     task: Option<String>,
-    as_json: bool,
+    mut output: RunOutput,
 ) -> anyhow::Result<ExitCode> {
-    let mut output = match as_json {
-        true => RunOutput::Json(JsonOutput::default()),
-        false => RunOutput::Text(Box::new(TextOutput::new())),
-    };
     if let RunOutput::Json(json) = &mut output {
         json.write(&json!({
             "type": "session", "session": parts.wired.session, "model": parts.chosen.name,
