@@ -120,7 +120,8 @@ def attempt(directory, task):
     end = events[-1]
     how = {
         "name": task["name"], "seconds": round(time.monotonic() - began), "stop": end.get("stop"),
-        "calls": [event["tool"] for event in events if event["type"] == "call"], "answer": end.get("text"),
+        "calls": [(event["tool"], event["arguments"]) for event in events if event["type"] == "call"],
+        "results": [event["text"] for event in events if event["type"] == "result"], "answer": end.get("text"),
         "tokens": end.get("usage"), "problem": None,
     }
     try:
@@ -147,8 +148,11 @@ def body(directory):
                 kept.write_text(json.dumps(results))
     for result in results:
         how = "done" if result["problem"] is None else "missed"
-        print(f"{how:<6} {result['name']}: {result['seconds']} s, {' '.join(result['calls']) or 'no call'}")
+        names = " ".join(name for name, _ in result["calls"])
+        print(f"{how:<6} {result['name']}: {result['seconds']} s, {names or 'no call'}")
         if result["problem"]:
+            for (name, arguments), text in zip(result["calls"], result["results"]):
+                print(f"       {name} {json.dumps(arguments)}: {text.splitlines()[0] if text else ''}")
             print(f"       {result['problem'][:200]}")
     n_done = sum(result["problem"] is None for result in results)
     with check(f"{n_done} of {len(TASKS)} tasks are done, {NEEDED} at least"):

@@ -302,8 +302,8 @@ fn nightly(args: &[String]) -> Result<()> {
         if parts.contains(&suite) || (suite == "bombs" && parts.is_empty()) {
             let file = results.join(format!("{suite}-{date}.txt"));
             let mut command = Command::new("tests/e2e/run");
-            if suite == "pages" {
-                // Its limits of time are those of what people get.
+            if ["pages", "loop"].contains(&suite) {
+                // Their limits of time are those of what people get.
                 command.env("SINEW_BIN", dist::build(&root())?);
             }
             command.arg(suite).env(variable, value).stdout(std::fs::File::create(&file)?);
@@ -332,16 +332,27 @@ fn run(name: &str, command: &mut Command) -> Result<()> {
 }
 
 /// What `nightly` runs, in this order.
-const NIGHTLY_PARTS: [&str; 9] =
-    ["tests", "deny", "bombs", "protected", "pages", "servers", "catalog", "tasks", "bench"];
+const NIGHTLY_PARTS: [&str; 10] = [
+    "tests",
+    "deny",
+    "bombs",
+    "protected",
+    "pages",
+    "servers",
+    "catalog",
+    "tasks",
+    "loop",
+    "bench",
+];
 /// The suites of the night, and the variable that makes them whole. Of the bombs it says how often each case runs.
-const NIGHTLY_SUITES: [(&str, &str, &str); 6] = [
+const NIGHTLY_SUITES: [(&str, &str, &str); 7] = [
     ("bombs", "SINEW_BOMB_ROUNDS", "3"),
     ("protected", "SINEW_PROTECTED_ALL", "1"),
     ("pages", "SINEW_PAGES", "1"),
     ("servers", "SINEW_SERVERS", "1"),
     ("catalog", "SINEW_CATALOG", "1"),
     ("tasks", "SINEW_TASKS", "1"),
+    ("loop", "SINEW_LOOP", "1"),
 ];
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.
 const NIGHTLY_ROUNDS: &str = "10";

@@ -241,20 +241,35 @@ impl Agent {
     ) -> Result<TurnEnd, AgentError> {
         let begun = Instant::now();
         self.close_open_calls()?;
+        self.tools.refresh();
+        self.check_size()?;
+        let is_new = prompt.is_some();
         let name = match prompt {
             Some(prompt) => self.begin(prompt).await?,
             None if self.session.is_in_turn() => self.session.n_turns().to_string(),
             None => return Err(AgentError::NothingToDo),
         };
         let mut turn = Turn { name, n_iterations: 0, n_calls: 0, repeats: Repeats::default() };
-        self.tools.refresh();
-        self.before_prompt().await?;
-        self.check_size()?;
-        let stop = self.steps(&mut turn, cancel, listener).await?;
+        if let Err(error) = self.before_prompt().await {
+            if is_new {
+                self.store(Entry::TurnWithdrawn)?;
+            }
+            return Err(error);
+        }
+        let stop = match self.session.ends_with_answer() {
+            // Only its end was not stored.
+            Some(false) if !is_new => TurnStop::Done,
+            Some(true) if !is_new => {
+                let text = String::from("[your last message was cut; go on with it]");
+                self.store(Entry::Notice { text })?;
+                self.steps(&mut turn, cancel, listener).await?
+            }
+            _ => self.steps(&mut turn, cancel, listener).await?,
+        };
         self.store(Entry::TurnEnds { stop: stop.to_string() })?;
         let Turn { name, n_iterations, n_calls, .. } = turn;
-        let end =
-            TurnEnd { turn: name, stop, text: self.session.last_text(), n_iterations, n_calls };
+        let text = self.session.answer().to_owned();
+        let end = TurnEnd { turn: name, stop, text, n_iterations, n_calls };
         self.turn_ended(&end, begun.elapsed()).await;
         Ok(end)
     }

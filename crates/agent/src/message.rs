@@ -85,6 +85,17 @@ impl ToolCall {
         }
     }
 
+    /// Returns the arguments as valid JSON, for servers that read the conversation again: an empty object where they are
+    /// none, since the result says what was wrong.
+    pub(crate) fn valid_arguments(&self) -> Cow<'_, str> {
+        match serde_json::from_str::<Map<String, Value>>(&self.arguments) {
+            Ok(_) => Cow::Borrowed(&self.arguments),
+            Err(_) => {
+                Cow::Owned(Value::Object(self.parsed_arguments().unwrap_or_default()).to_string())
+            }
+        }
+    }
+
     /// Parses the arguments. No arguments count as an empty object, and a JSON string that holds an object as that object:
     /// small models write both. The error says what is wrong, for the model.
     pub fn parsed_arguments(&self) -> Result<Map<String, Value>, String> {
@@ -157,6 +168,8 @@ mod tests {
                 namespace: None,
                 arguments: written.to_owned(),
             };
+            let valid = serde_json::from_str::<Value>(&call.valid_arguments()).expect("JSON");
+            assert!(valid.is_object(), "{written}: {valid}");
             match (call.parsed_arguments(), expected) {
                 (Ok(parsed), Ok(expected)) => assert_eq!(Value::Object(parsed), expected),
                 (Err(words), Err(part)) => assert!(words.contains(part), "{words}"),

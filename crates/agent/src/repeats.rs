@@ -78,7 +78,7 @@ fn without_notes(mut said: &str) -> &str {
 }
 
 fn key(call: &ToolCall) -> u64 {
-    hashed(&(&call.name, call.arguments.trim()))
+    hashed(&(call.full_name(), call.arguments.trim()))
 }
 
 fn hashed(value: &impl Hash) -> u64 {

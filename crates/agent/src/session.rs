@@ -50,6 +50,8 @@ pub enum Entry {
     },
     /// The conversation was shortened.
     Compaction(Compaction),
+    /// The message of the user was refused before the model got it.
+    TurnWithdrawn,
     /// The turn ended.
     TurnEnds {
         /// Why.
@@ -74,6 +76,10 @@ pub struct Session {
     n_turns: u64,
     n_calls: u64,
     is_in_turn: bool,
+    /// The last text of the model in this turn.
+    answer: String,
+    /// Whether the last message of the model was cut.
+    is_cut: bool,
     usage: Usage,
 }
 
@@ -100,12 +106,15 @@ impl Session {
             Entry::TurnBegins { prompt, .. } => {
                 self.n_turns += 1;
                 self.is_in_turn = true;
+                self.answer.clear();
                 self.messages.push(Message::User { text: prompt.clone() });
             }
             Entry::Model { parts, usage } => {
                 self.results.clear();
                 self.begun.clear();
                 self.usage.add(usage);
+                self.answer = text_of(parts);
+                self.is_cut = *usage == Usage::default();
                 self.messages.push(Message::Model { parts: parts.clone() });
             }
             Entry::CallBegins { id, call_id } => {
@@ -115,7 +124,16 @@ impl Session {
             Entry::CallEnds { result } => self.end_call(result),
             Entry::Notice { text } => self.messages.push(Message::User { text: text.clone() }),
             Entry::Compaction(compaction) => compaction::apply(&mut self.messages, compaction),
-            Entry::TurnEnds { .. } => self.is_in_turn = false,
+            Entry::TurnWithdrawn => {
+                self.is_in_turn = false;
+                if let Some(Message::User { .. }) = self.messages.last() {
+                    self.messages.pop();
+                }
+            }
+            // These can be continued.
+            Entry::TurnEnds { stop } => {
+                self.is_in_turn = ["interrupted", "budget"].contains(&stop.as_str());
+            }
         }
     }
 
@@ -186,13 +204,17 @@ impl Session {
         self.usage
     }
 
-    /// Returns the text of the model's last message; empty where it has none.
-    pub fn last_text(&self) -> String {
-        let said = self.messages.iter().rev().find_map(|message| match message {
-            Message::Model { parts } => Some(text_of(parts)),
+    /// Returns the last text of the model in this turn; empty where it said nothing.
+    pub fn answer(&self) -> &str {
+        &self.answer
+    }
+
+    /// Returns whether the conversation ends with a message of the model without calls, and whether that was cut.
+    pub(crate) fn ends_with_answer(&self) -> Option<bool> {
+        match self.messages.last() {
+            Some(Message::Model { .. }) if self.open_calls().is_empty() => Some(self.is_cut),
             _ => None,
-        });
-        said.unwrap_or_default()
+        }
     }
 }
 

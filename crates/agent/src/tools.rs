@@ -29,17 +29,22 @@ pub(crate) struct Tools {
     specs: Vec<ToolSpec>,
     /// About how many bytes they add to a request.
     n_bytes: usize,
+    /// Whether a hook chose the tools of this turn.
+    is_fixed: bool,
     facts: HashMap<String, Facts>,
 }
 
 impl Tools {
     pub(crate) fn new(runtime: Arc<Runtime>, session: String, offer: Offer) -> Self {
         let (specs, facts) = (Vec::new(), HashMap::new());
-        Self { runtime, session, offer, catalogs: None, specs, n_bytes: 0, facts }
+        Self { runtime, session, offer, catalogs: None, specs, n_bytes: 0, is_fixed: false, facts }
     }
 
     /// Makes the list again if it may have changed. It is the same list for the same tools, byte for byte.
     pub(crate) fn refresh(&mut self) {
+        if self.is_fixed {
+            return;
+        }
         let catalogs = self.runtime.catalogs();
         if self.catalogs.as_ref().is_some_and(|known| Arc::ptr_eq(known, &catalogs)) {
             return;
@@ -51,8 +56,21 @@ impl Tools {
         self.catalogs = Some(catalogs);
     }
 
-    /// Offers other tools until the catalogs change.
-    pub(crate) fn replace(&mut self, specs: Vec<ToolSpec>) {
+    /// Offers these tools until the next [`Tools::release`].
+    pub(crate) fn fix(&mut self, specs: Vec<ToolSpec>) {
+        self.replace(specs);
+        self.is_fixed = true;
+    }
+
+    /// Offers the tools of the catalog again.
+    pub(crate) fn release(&mut self) {
+        if std::mem::take(&mut self.is_fixed) {
+            self.catalogs = None;
+            self.refresh();
+        }
+    }
+
+    fn replace(&mut self, specs: Vec<ToolSpec>) {
         self.n_bytes = specs.iter().map(tool_weight).sum();
         self.specs = specs;
     }
@@ -85,11 +103,6 @@ impl Tools {
     pub(crate) fn is_parallel(&self, call: &ToolCall) -> bool {
         let facts = self.facts(call);
         facts.parallel && facts.effects.only_observes()
-    }
-
-    /// Returns whether the call may change files by itself.
-    pub(crate) fn changes(&self, call: &ToolCall) -> bool {
-        self.facts(call).effects.contains(Effects::CHANGE)
     }
 
     /// Returns whether the call runs a program, whose output may be shortened.
@@ -138,8 +151,8 @@ fn first_sentence(text: &str) -> String {
     text.split_inclusive(". ").next().unwrap_or_default().trim_end().to_owned()
 }
 
-/// Arguments that a small model gets too, although they are optional.
-const LEAN_OPTIONAL: [&str; 2] = ["path", "replace_all"];
+/// Arguments that a small model gets too, although they are optional. It invents values for others, such as paths.
+const LEAN_OPTIONAL: [&str; 1] = ["replace_all"];
 
 /// Returns a schema with the needed arguments and a few more, without words about them.
 fn needed_only(schema: &Value) -> Value {

@@ -15,8 +15,9 @@ const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// The most bytes of one file, and of all.
 const MAX_FILE: u64 = 256 << 10;
 const MAX_ALL: usize = 64 << 10;
-/// How deep files may name one another.
+/// How deep files may include one another, and how many they may be.
 const MAX_DEPTH: usize = 5;
+const MAX_INCLUDED: usize = 32;
 
 /// The instructions that were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct FoundInstructions {
     pub files: Vec<(PathBuf, String)>,
     /// What was left out, in words.
     pub problems: Vec<String>,
+    /// How many files were included.
+    n_included: usize,
 }
 
 /// Reads the instructions in the user's configuration directory, and those from the top of the repository down to a
@@ -84,8 +87,10 @@ impl FoundInstructions {
         let mut is_fenced = false;
         for line in text.split_inclusive('\n') {
             is_fenced ^= line.trim_start().starts_with("```");
-            let named = named(line).filter(|_| !is_fenced && depth < MAX_DEPTH);
+            let may_include = !is_fenced && depth < MAX_DEPTH && self.n_included < MAX_INCLUDED;
+            let named = named(line).filter(|_| may_include && whole.len() <= MAX_ALL);
             let included = named.and_then(|named| {
+                self.n_included += 1;
                 let beside = path.parent().unwrap_or(top).join(named);
                 fs::metadata(&beside).is_ok().then(|| self.read(&beside, top, depth + 1)).flatten()
             });
@@ -103,10 +108,10 @@ impl FoundInstructions {
     }
 }
 
-/// Returns the path that a line includes: `@PATH` and nothing else.
+/// Returns the path that a line includes: `@PATH` of a Markdown file, and nothing else. Other files may hold secrets.
 fn named(line: &str) -> Option<&str> {
     let path = line.trim().strip_prefix('@')?;
-    let is_path = !path.is_empty() && !path.contains(char::is_whitespace);
+    let is_path = path.ends_with(".md") && !path.contains(char::is_whitespace);
     is_path.then_some(path)
 }
 
@@ -157,21 +162,27 @@ mod tests {
     fn named_files_are_included_within_the_repository() {
         check(
             &[
-                ("secret", "secret"),
+                ("secret.md", "secret"),
+                ("repo/.env", "KEY=secret"),
                 ("repo/.git/HEAD", ""),
                 (
                     "repo/AGENTS.md",
-                    "one\n@docs/more.md\n@../secret\n```\n@docs/more.md\n```\n@missing\n",
+                    "one\n@docs/more.md\n@../secret.md\n@.env\n```\n@docs/more.md\n```\n@missing\n",
                 ),
                 ("repo/docs/more.md", "two @x"),
             ],
             "repo",
-            &["one\ntwo @x\n@../secret\n```\n@docs/more.md\n```\n@missing\n"],
+            &["one\ntwo @x\n@../secret.md\n@.env\n```\n@docs/more.md\n```\n@missing\n"],
             1,
         );
         // A circle ends at the depth limit.
         let circle = "c\n".repeat(MAX_DEPTH + 1) + "@AGENTS.md\n";
         check(&[("repo/AGENTS.md", "c\n@AGENTS.md\n")], "repo", &[&circle], 0);
+        // Many circles end at once.
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("AGENTS.md"), "@AGENTS.md\n".repeat(200)).expect("a file");
+        let found = instructions(None, dir.path());
+        assert!(found.n_included <= MAX_INCLUDED, "{}", found.n_included);
     }
 
     #[test]

@@ -281,6 +281,16 @@ impl Sessions {
         self.redacted(entry)
     }
 
+    /// Redacts the values in a text of JSON, so that it stays JSON.
+    fn redacted_arguments(&self, text: &str) -> Value {
+        match serde_json::from_str::<Value>(text) {
+            Ok(arguments) if self.redactor.finds(text) => self.redacted(&arguments).to_string(),
+            Ok(_) => text.to_owned(),
+            Err(_) => self.redactor.redact(text).into_owned(),
+        }
+        .into()
+    }
+
     /// Returns a value whose texts hold no secret. An item that its provider signed is removed where it holds one.
     fn redacted(&self, value: &Value) -> Value {
         match value {
@@ -288,7 +298,10 @@ impl Sessions {
             Value::Array(all) => all.iter().map(|value| self.redacted(value)).collect(),
             Value::Object(members) => {
                 let member = |(key, value): (&String, &Value)| {
-                    let clean = self.redacted(value);
+                    let clean = match value {
+                        Value::String(text) if key == ARGUMENTS => self.redacted_arguments(text),
+                        value => self.redacted(value),
+                    };
                     let clean = if key == SEALED && clean != *value { Value::Null } else { clean };
                     (key.clone(), clean)
                 };
@@ -299,6 +312,8 @@ impl Sessions {
     }
 }
 
+/// The key of arguments, which are JSON in a text.
+const ARGUMENTS: &str = "arguments";
 /// The key of items that their providers signed.
 const SEALED: &str = "sealed";
 
@@ -361,16 +376,22 @@ mod tests {
         create(&sessions, "s", "/r");
         let text = json!({"text": format!("my token is {SECRET}"), "sealed": {"item": "signed"}});
         let sealed = json!({"sealed": {"item": {"thinking": SECRET}}});
-        for (number, entry) in [text, sealed].iter().enumerate() {
+        let arguments = json!({"command": format!("echo \"TOKEN={SECRET}\"")}).to_string();
+        let call = json!({"arguments": arguments});
+        for (number, entry) in [text, sealed, call].iter().enumerate() {
             sessions.append("s", number as u64, entry).expect("an entry");
         }
         let entries: Vec<Value> =
             sessions.entries("s").expect("entries").into_iter().map(|(_, entry)| entry).collect();
         let text =
             json!({"text": "my token is [redacted: GitHub token]", "sealed": {"item": "signed"}});
-        assert_eq!(entries, [text, json!({"sealed": null})]);
+        let [first, second, third] = entries.as_slice() else { panic!("{entries:?}") };
+        assert_eq!((first, second), (&text, &json!({"sealed": null})));
+        let arguments = third["arguments"].as_str().expect("a text");
+        let arguments: Value = serde_json::from_str(arguments).expect("still JSON");
+        assert!(!arguments.to_string().contains(SECRET), "{arguments}");
         let found = sessions.find("s").expect("found").expect("a session");
-        assert_eq!((found.title.as_str(), found.n_entries), ("do it", 2));
+        assert_eq!((found.title.as_str(), found.n_entries), ("do it", 3));
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! Asks the user at the terminal for approvals and confirmations.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressBar;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::termios::QueueSelector;
 use sinew_runtime::question;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
@@ -43,24 +47,56 @@ impl Approver for Terminal {
         }
         Box::pin(async move {
             // A separate thread, so that the time-out runs; stderr stays unlocked for other threads.
+            let left = Left::default();
+            let is_left = Arc::clone(&left.0);
             let ask = move || {
                 // Discard input that was typed before the question.
                 let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
-                ask(&question, &mut io::stdin().lock(), &mut screen::errors())
+                let mut out = screen::errors();
+                let shown = out.write_all(text(&question).as_bytes()).and_then(|()| out.flush());
+                match shown.is_ok() && has_line(&is_left) {
+                    true => read(&question, &mut io::stdin().lock()),
+                    false => Answer::No(None),
+                }
             };
             tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
         })
     }
 }
 
+/// Says, when it is dropped, that no answer is waited for any more.
+#[derive(Default)]
+struct Left(Arc<AtomicBool>);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Waits for a line on standard input. Returns false once the question is left, so that the next reader gets the line.
+fn has_line(is_left: &AtomicBool) -> bool {
+    const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    while !is_left.load(Ordering::SeqCst) {
+        let stdin = io::stdin();
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut fds, Some(&STEP)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            // Also its end, which reading finds.
+            Ok(_) => return true,
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
 /// The key for each scope.
 const LETTERS: [(&str, Scope); 4] =
     [("y", Scope::Call), ("e", Scope::Exact), ("s", Scope::Session), ("f", Scope::Forever)];
 
-fn ask(question: &Question, input: &mut impl BufRead, out: &mut impl Write) -> Answer {
-    let shown = out.write_all(text(question).as_bytes()).and_then(|()| out.flush());
+fn read(question: &Question, input: &mut impl BufRead) -> Answer {
     let mut line = String::new();
-    match shown.and_then(|()| input.read_line(&mut line)) {
+    match input.read_line(&mut line) {
         Ok(_) => answer(question, line.trim()),
         Err(_) => Answer::No(None),
     }
@@ -151,11 +187,10 @@ mod tests {
             (both, "e\n", no("")),
             (both, "\n", no("")),
         ] {
-            let mut shown = Vec::new();
-            let found = ask(&question(covers), &mut typed.as_bytes(), &mut shown);
-            assert_eq!(found, expected, "{typed:?}");
+            let question = question(covers);
+            assert_eq!(read(&question, &mut typed.as_bytes()), expected, "{typed:?}");
             let prompt = if covers.is_empty() { "Run it? [y/N] " } else { "Run it? [y/s/f/N] " };
-            assert!(shown.ends_with(prompt.as_bytes()));
+            assert!(text(&question).ends_with(prompt));
         }
     }
 

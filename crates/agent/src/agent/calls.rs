@@ -14,6 +14,8 @@ use crate::repeats::Repeats;
 use crate::session::Entry;
 use crate::tools::batch_len;
 
+/// The largest part of the context window that one result may take.
+const MAX_SHARE: f64 = 0.3;
 /// The rule by which a command runs that only reads: its output may be text of files.
 const PLAIN: &str = "plain";
 
@@ -86,7 +88,7 @@ impl Agent {
         }
         while let Some((call, reply, duration)) = running.next().await {
             let mut result = self.result(call, &reply);
-            let changes = reply.ok && self.tools.changes(call);
+            let changes = reply.ok && reply.meta.checkpoint_id.is_some();
             if let Some(note) = turn.repeats.count(call, &result.text, changes) {
                 result.text.push_str(&format!("\n\n{note}"));
             }
@@ -114,6 +116,7 @@ impl Agent {
         if self.tools.executes(call) && !is_plain {
             text = self.settings.output_compaction.apply(&text);
         }
+        self.cut(&mut text, reply.meta.output_path.as_deref());
         CallResult {
             id: call.id.clone(),
             name: call.name.clone(),
@@ -122,6 +125,26 @@ impl Agent {
             is_error: !reply.ok,
             output: reply.meta.output_path.clone(),
         }
+    }
+}
+
+impl Agent {
+    /// Cuts a result that would fill much of the context window.
+    fn cut(&self, text: &mut String, output: Option<&str>) {
+        let most = (f64::from(self.settings.context) * self.bytes_of_token * MAX_SHARE) as usize;
+        if text.len() <= most {
+            return;
+        }
+        let n_bytes = text.len();
+        let end = text.floor_char_boundary(most);
+        text.truncate(end);
+        let rest = match output {
+            Some(path) => format!("all of it is in {path}"),
+            None => String::from("ask for less of it"),
+        };
+        text.push_str(&format!(
+            "\n[the first {end} of {n_bytes} bytes, since more would fill the context window; {rest}]"
+        ));
     }
 }
 

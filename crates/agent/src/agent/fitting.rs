@@ -9,7 +9,7 @@ use sinew_tool::Cancel;
 use super::{Agent, AgentError, TurnEvent, TurnListener};
 use crate::compaction::{Compaction, Summary, n_summarized, oldest_results, weight};
 use crate::message::Message;
-use crate::model::{CompletionRequest, Usage};
+use crate::model::{CompletionRequest, StopReason, Usage};
 use crate::session::{Entry, text_of};
 
 /// How many bytes are about a token, until a provider has counted some.
@@ -89,14 +89,18 @@ impl Agent {
         let (before, n_before) = (self.request_tokens(), self.session.messages().len());
         self.before_compaction(reason).await?;
         let excess = before.saturating_sub(wanted) as f64 * self.bytes_of_token;
-        let (cleared, _) = oldest_results(self.session.messages(), excess as usize);
+        let (cleared, n_gone) = oldest_results(self.session.messages(), excess as usize);
+        let n_messages = n_summarized(self.session.messages());
+        let mut text = String::new();
+        // The notes are made of whole results. Where there are none to be had, the results go alone.
+        let summary = match (n_gone as f64) < excess && 0 < n_messages {
+            true => self.summarize(n_messages, cancel).await,
+            false => None,
+        };
         if !cleared.is_empty() {
             self.store(Entry::Compaction(Compaction { cleared, summary: None }))?;
         }
-        let mut text = String::new();
-        let n_messages = n_summarized(self.session.messages());
-        if wanted < self.request_tokens() && 0 < n_messages {
-            let Some(summary) = self.summarize(n_messages, cancel).await? else { return Ok(()) };
+        if let Some(summary) = summary {
             text.clone_from(&summary);
             let summary = Some(Summary { n_messages, text: summary });
             self.store(Entry::Compaction(Compaction { cleared: Vec::new(), summary }))?;
@@ -109,12 +113,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Asks the model for a summary of the first messages; `None` if the user ended the turn.
-    async fn summarize(
-        &mut self,
-        n_messages: usize,
-        cancel: &Cancel,
-    ) -> Result<Option<String>, AgentError> {
+    /// Asks the model for a summary of the first messages; `None` if it makes none, or the user ended the turn.
+    async fn summarize(&mut self, n_messages: usize, cancel: &Cancel) -> Option<String> {
         let mut messages: Vec<Message> =
             self.session.messages().iter().take(n_messages).cloned().collect();
         messages.push(Message::User {
@@ -136,14 +136,17 @@ impl Agent {
         let mut silent = |_| {};
         let asked = pin!(model.complete(&request, &mut silent));
         let completed = match select(asked, cancel.cancelled()).await {
-            Either::Left((completed, _)) => completed?,
-            Either::Right(_) => return Ok(None),
+            Either::Left((completed, _)) => completed.ok()?,
+            Either::Right(_) => return None,
         };
         self.spent.add(&completed.usage);
         let notes = text_of(&completed.parts);
-        Ok(Some(format!(
+        if notes.trim().is_empty() || completed.stop != StopReason::End {
+            return None;
+        }
+        Some(format!(
             "[The first {n_messages} messages of this conversation were replaced by your notes:]\n\n{}",
             notes.trim()
-        )))
+        ))
     }
 }

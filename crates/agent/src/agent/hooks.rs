@@ -70,6 +70,7 @@ impl Agent {
     /// Lets hooks change the system prompt and the tools of a turn.
     pub(super) async fn before_prompt(&mut self) -> Result<(), AgentError> {
         self.system.clone_from(&self.settings.system);
+        self.tools.release();
         if !self.runtime.has_hooks_at(HookEvent::BeforePrompt) {
             return Ok(());
         }
@@ -85,7 +86,7 @@ impl Agent {
         self.system.clone_from(&changed.system_prompt);
         if changed.tools != prompt.tools {
             let tools: Vec<ToolSpec> = read(Value::Array(changed.tools), "tools")?;
-            self.tools.replace(tools);
+            self.tools.fix(tools);
         }
         if changed.messages != prompt.messages {
             self.session.set_messages(read(Value::Array(changed.messages), "messages")?);

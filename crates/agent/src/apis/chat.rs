@@ -72,7 +72,7 @@ fn said(parts: &[Part]) -> Value {
         .filter_map(|part| match part {
             Part::Call(call) => Some(json!({
                 "id": call.id, "type": "function",
-                "function": {"name": call.full_name(), "arguments": call.arguments},
+                "function": {"name": call.full_name(), "arguments": call.valid_arguments()},
             })),
             _ => None,
         })

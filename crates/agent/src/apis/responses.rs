@@ -84,7 +84,7 @@ fn part(part: &Part) -> Option<Value> {
         Part::Call(call) => {
             let mut item = json!({
                 "type": "function_call", "call_id": call.id, "name": call.name,
-                "arguments": call.arguments,
+                "arguments": call.valid_arguments(),
             });
             if let (Some(namespace), Value::Object(members)) = (&call.namespace, &mut item) {
                 members.insert(String::from("namespace"), json!(namespace));

@@ -27,7 +27,7 @@ const SECONDS: Duration = Duration::from_secs(10);
 
 /// Returns the tool and what the call is about.
 pub(crate) fn about(call: &ToolCall) -> String {
-    let name = call.full_name();
+    let name = cut(&call.full_name());
     let about = match call.parsed_arguments() {
         Ok(arguments) if arguments.is_empty() => String::new(),
         Ok(arguments) => match TELLING.iter().find_map(|key| arguments.get(*key)) {

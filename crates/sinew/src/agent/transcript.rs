@@ -13,6 +13,7 @@ use sinew_tool::sync::lock;
 
 use crate::config::env_vars;
 use crate::output;
+use crate::screen::say;
 use crate::wiring::{self, Loaded};
 
 /// Returns the sessions of the state directory.
@@ -27,7 +28,7 @@ pub(crate) struct StoredTranscript {
     id: String,
     n_entries: AtomicU64,
     /// The file of a recording.
-    recording: Option<Mutex<File>>,
+    recording: Mutex<Option<File>>,
 }
 
 impl StoredTranscript {
@@ -38,17 +39,17 @@ impl StoredTranscript {
         }
         sessions.create(new)?;
         let (id, n_entries) = (new.id.to_owned(), AtomicU64::new(0));
-        Ok(Self { sessions, id, n_entries, recording: None })
+        Ok(Self { sessions, id, n_entries, recording: Mutex::default() })
     }
 
     /// Returns the transcript that continues a stored session.
     pub(crate) fn resume(sessions: Arc<Sessions>, stored: &StoredSession) -> Self {
         let n_entries = AtomicU64::new(stored.n_entries);
-        Self { sessions, id: stored.id.clone(), n_entries, recording: None }
+        Self { sessions, id: stored.id.clone(), n_entries, recording: Mutex::default() }
     }
 
     /// Records the session in a new file too: what it has so far, and what is added.
-    pub(crate) fn record(mut self, path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
+    pub(crate) fn record(self, path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
         let fail = || format!("the recording {}", path.display());
         let mut file = output::create(path).with_context(fail)?;
         let mut text = format!("{}\n", serde_json::to_string(header)?);
@@ -56,7 +57,7 @@ impl StoredTranscript {
             text.push_str(&format!("{entry}\n"));
         }
         file.write_all(text.as_bytes()).with_context(fail)?;
-        self.recording = Some(Mutex::new(file));
+        *lock(&self.recording) = Some(file);
         Ok(self)
     }
 }
@@ -67,10 +68,14 @@ impl Transcript for StoredTranscript {
         let number = self.n_entries.load(Ordering::SeqCst);
         self.sessions.append(&self.id, number, &entry).map_err(|error| error.to_string())?;
         self.n_entries.store(number + 1, Ordering::SeqCst);
-        if let Some(file) = &self.recording {
+        let mut recording = lock(&self.recording);
+        if let Some(file) = &mut *recording {
             let line = format!("{}\n", self.sessions.stored_entry(&entry));
-            let written = lock(file).write_all(line.as_bytes());
-            written.map_err(|error| format!("the recording: {error}"))?;
+            // The session itself is stored, so it continues.
+            if let Err(error) = file.write_all(line.as_bytes()) {
+                say(&format!("the recording ends here: {error}"));
+                *recording = None;
+            }
         }
         Ok(())
     }

@@ -58,8 +58,12 @@ struct Chat<'a> {
     tokio: tokio::runtime::Runtime,
     turns: TurnCancel,
     progress: ProgressBar,
+    /// What the command line asked for.
+    wishes: AgentWishes,
     /// The first checkpoint of the last turn that changed something.
     last_change: Option<CheckpointId>,
+    /// How the last turn ended.
+    last_end: Option<TurnEnd>,
 }
 
 /// Runs the conversation.
@@ -91,10 +95,23 @@ pub(crate) fn run(
     })?;
     let turns = Arc::new(Mutex::new(Cancel::default()));
     signals::end_turns(Arc::clone(&turns), &parts.wired.runtime)?;
-    let mut chat = Chat { loaded, load, parts, tokio, turns, progress, last_change: None };
+    let mut chat = Chat {
+        loaded,
+        load,
+        parts,
+        tokio,
+        turns,
+        progress,
+        wishes,
+        last_change: None,
+        last_end: None,
+    };
     chat.greet()?;
     let talked = chat.talk();
-    let Chat { parts, tokio, .. } = chat;
+    let Chat { parts, tokio, last_end, .. } = chat;
+    if let Some(end) = last_end {
+        tokio.block_on(parts.agent.ended(&end));
+    }
     tokio.shutdown_background();
     super::end_sessions(&parts.wired.runtime, super::ENDS);
     parts.wired.runtime.end_background();
@@ -180,6 +197,7 @@ impl Chat<'_> {
             Err(_) => output.fails(),
         }
         say_end(&ended);
+        self.last_end = ended.ok().or(self.last_end.take());
         let (Some(checkpoints), Some(root)) =
             (&self.parts.wired.checkpoints, self.loaded.roots.first())
         else {
@@ -243,7 +261,7 @@ impl Chat<'_> {
                 chosen.context
             ));
         }
-        let wishes = AgentWishes { model: Some(name.to_owned()), ..AgentWishes::default() };
+        let wishes = AgentWishes { model: Some(name.to_owned()), ..self.wishes.clone() };
         let chosen = self.tokio.block_on(choose_model(&self.loaded, &wishes, None))?;
         switch_model(&self.loaded, &wishes, chosen, &mut self.parts)?;
         self.model("")
@@ -259,7 +277,7 @@ impl Chat<'_> {
     }
 
     fn undo(&mut self) -> anyhow::Result<()> {
-        let Some(id) = self.last_change.take() else {
+        let Some(id) = self.last_change else {
             bail!("no turn of this conversation changed a file; /checkpoint lists earlier changes");
         };
         let command = CheckpointCommand::Restore {
@@ -272,7 +290,10 @@ impl Chat<'_> {
             yes: false,
             json: false,
         };
-        super::checkpoint::run((self.load)()?, &command).map(drop)
+        if super::checkpoint::run((self.load)()?, &command)? == ExitCode::SUCCESS {
+            self.last_change = None;
+        }
+        Ok(())
     }
 
     fn checkpoints(&self) -> anyhow::Result<()> {

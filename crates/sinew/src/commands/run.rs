@@ -164,12 +164,18 @@ async fn worked(
             Ok(ExitCode::from(exit_code(&ended)))
         }
         RunOutput::Text(mut text) => {
-            match &ended {
-                Ok(end) => text.ends(&end.text)?,
-                Err(_) => text.fails(),
-            }
+            let written = match &ended {
+                Ok(end) => text.ends(&end.text),
+                Err(_) => {
+                    text.fails();
+                    Ok(())
+                }
+            };
             summary(loaded, parts, &ended, &changes);
-            Ok(ExitCode::from(exit_code(&ended)))
+            match written {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+                _ => Ok(ExitCode::from(exit_code(&ended))),
+            }
         }
     }
 }

@@ -99,6 +99,7 @@ fn show(sessions: &Sessions, session: &StoredSession) -> anyhow::Result<()> {
             Entry::Notice { text } => writeln!(out, "{text}")?,
             Entry::Compaction(_) => writeln!(out, "[the conversation was shortened]")?,
             Entry::TurnEnds { stop } if stop != "done" => writeln!(out, "[ended: {stop}]")?,
+            Entry::TurnWithdrawn => writeln!(out, "[refused before the model got it]")?,
             Entry::CallBegins { .. } | Entry::CallEnds { .. } | Entry::TurnEnds { .. } => {}
         }
     }
