@@ -333,6 +333,14 @@ def ways_of_ending(directory, server):
         contains(err, "the turn ends", "interrupted")
         shown = project.run("sessions", "show", "latest").stdout
         contains(shown, "E2E-SLOW", "slow slow", "[ended: interrupted]")
+    with check("a command that nobody approves is denied, with the profile that would run it"):
+        done = project.run("run", "E2E-COMMAND denied")
+        equal(done.returncode, 0, done.stderr)
+        contains(done.stderr, "Bash", "failed")
+        if "sandboxed" not in done.stderr:
+            raise Skip("no strong sandbox here")
+        contains(done.stderr, "--profile sandboxed")
+        true(not (project.root / "log.txt").exists(), "the command ran")
     with check("standard input joins the task"):
         done = project.run("run", "E2E-INPUT", "-", text="a difference of MARK-9\n")
         equal((done.returncode, done.stdout), (0, "reviewed\n"), done.stderr)
@@ -434,7 +442,9 @@ def replays(directory, server):
         equal((done.returncode, done.stdout), (0, "Renamed in both files.\n"), done.stderr)
         contains(done.stderr, "4 calls, all results as recorded")
         equal(bare.picture(), untouched, "the tree of a replay without tools")
+        listed = project.run("sessions", "list").stdout
         equal(project.run("run", "--record", str(recording), "x").returncode, 2, "an existing recording")
+        equal(project.run("sessions", "list").stdout, listed, "the sessions after a run that did not begin")
     with check("a replay runs the tools, and shows what differs"):
         again = Project(directory, "again", task["files"])
         done = again.run("replay", "--real", str(recording))
@@ -527,6 +537,7 @@ def chat(directory, server):
             contains(json.dumps(server.journal("E2E-AGAIN in chat")[-1]["body"]), "E2E-CHAT make it uno", "not now")
             screen.type("/exit")
             screen.until(r"\[exit 0\]")
+            contains(project.run("sessions", "list").stdout, "E2E-CHAT make it uno")
         finally:
             screen.close()
     with check("a conversation needs a terminal"):
@@ -543,6 +554,8 @@ def wait_for(condition):
 
 
 def body(directory):
+    # A suite in the background is started with SIGINT ignored, and sinew leaves a signal so that was.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     server = Server(directory)
     try:
         configure(server)

@@ -1,6 +1,6 @@
 //! The tools of a session as its model sees them, and which of their calls may run side by side.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -32,12 +32,23 @@ pub(crate) struct Tools {
     /// Whether a hook chose the tools of this turn.
     is_fixed: bool,
     facts: HashMap<String, Facts>,
+    /// The names of the tools of the dialect.
+    built_in: HashSet<String>,
 }
 
 impl Tools {
     pub(crate) fn new(runtime: Arc<Runtime>, session: String, offer: Offer) -> Self {
-        let (specs, facts) = (Vec::new(), HashMap::new());
-        Self { runtime, session, offer, catalogs: None, specs, n_bytes: 0, is_fixed: false, facts }
+        Self {
+            runtime,
+            session,
+            offer,
+            catalogs: None,
+            specs: Vec::new(),
+            n_bytes: 0,
+            is_fixed: false,
+            facts: HashMap::new(),
+            built_in: HashSet::new(),
+        }
     }
 
     /// Makes the list again if it may have changed. It is the same list for the same tools, byte for byte.
@@ -52,6 +63,8 @@ impl Tools {
         let infos: Vec<ToolInfo> =
             self.runtime.with_listed_tools(None, &self.session, |tools| tools.collect());
         self.facts = infos.iter().map(|info| (wire_name(&info.name), info.facts)).collect();
+        let built_in = infos.iter().filter(|info| info.owner == Owner::BuiltIn);
+        self.built_in = built_in.map(|info| wire_name(&info.name)).collect();
         self.replace(infos.into_iter().map(|info| spec(info, self.offer)).collect());
         self.catalogs = Some(catalogs);
     }
@@ -105,9 +118,11 @@ impl Tools {
         facts.parallel && facts.effects.only_observes()
     }
 
-    /// Returns whether the call runs a program, whose output may be shortened.
+    /// Returns whether the call runs a program, whose output may be shortened. Of tools of servers and programs it is not
+    /// known whether they answer with text of files.
     pub(crate) fn executes(&self, call: &ToolCall) -> bool {
-        self.facts(call).effects.intersects(Effects::EXECUTE.or(Effects::SESSION))
+        let runs = Effects::EXECUTE.or(Effects::SESSION);
+        self.built_in.contains(&*call.full_name()) && self.facts(call).effects.intersects(runs)
     }
 }
 

@@ -166,7 +166,7 @@ pub enum Command {
     /// Let an agent work on a task: a model that uses the tools.
     Run(RunArgs),
     /// Talk with an agent at the terminal.
-    Chat(ChatArgs),
+    Chat(AgentArgs),
     /// Run a recorded session again: the model says what it said, and differences of results are shown. Exit 1 if there
     /// are any.
     Replay(ReplayArgs),
@@ -286,37 +286,25 @@ pub struct RunArgs {
     /// turn.
     #[arg(value_name = "TASK")]
     pub task: Vec<String>,
-    /// The model: NAME of a table `[models.NAME]`, `anthropic/MODEL`, `openai/MODEL`, `openrouter/MODEL`, `ollama/MODEL`, or
-    /// `local` for a server on this machine.
-    #[arg(long, value_name = "MODEL")]
-    pub model: Option<String>,
-    /// How often the model may call tools, before it must answer [default: `agent.max_tool_iterations`, 20].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub max_turns: Option<u32>,
-    /// The most that the run may cost: tokens, such as 200k, or dollars, such as $2.50.
-    #[arg(long, value_name = "BUDGET")]
-    pub budget: Option<String>,
-    /// Go on with a session: `latest` in this root, or its name.
-    #[arg(long, value_name = "SESSION")]
-    pub resume: Option<String>,
-    /// Record the session in this file, which must not be there yet, for `sinew replay`.
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
+    /// The agent.
+    #[command(flatten)]
+    pub agent: AgentArgs,
     /// Print what happens as JSON lines.
     #[arg(long)]
     pub json: bool,
 }
 
-/// `sinew chat`.
+/// Options of an agent: `sinew run` and `sinew chat`.
 #[derive(Debug, Args)]
-pub struct ChatArgs {
-    /// The model, as of `sinew run`.
+pub struct AgentArgs {
+    /// The model: NAME of a table `[models.NAME]`, `anthropic/MODEL`, `openai/MODEL`, `openrouter/MODEL`, `ollama/MODEL`, or
+    /// `local` for a server on this machine.
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
     /// How often the model may call tools in one turn, before it must answer [default: `agent.max_tool_iterations`, 20].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_turns: Option<u32>,
-    /// The most that the conversation may cost: tokens, such as 200k, or dollars, such as $2.50.
+    /// The most that it may cost: tokens, such as 200k, or dollars, such as $2.50.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Option<String>,
     /// Go on with a session: `latest` in this root, or its name.

@@ -59,12 +59,7 @@ impl Signals {
                 // Without a runtime the process is ending already.
                 let Some(runtime) = runtime.upgrade() else { continue };
                 calls.close(LAST_WORDS);
-                crate::commands::end_sessions(&runtime, LAST_WORDS);
-                runtime.end_background();
-                if let Err(error) = runtime.flush() {
-                    crate::screen::say(&error.to_string());
-                }
-                std::process::exit(128 + signal);
+                end_process(&runtime, signal);
             }
         };
         thread::Builder::new().name(String::from("signals")).spawn(wait).map(drop)
@@ -77,19 +72,15 @@ impl Signals {
             for signal in caught.forever() {
                 let cancel = lock(&turns).clone();
                 if signal == SIGINT && !cancel.is_cancelled() {
-                    cancel.cancel();
+                    // First, so that no prompt comes before it.
                     crate::screen::say("the turn ends; once more ends sinew");
+                    cancel.cancel();
                     continue;
                 }
                 ending.store(true, Ordering::SeqCst);
                 cancel.cancel();
                 let Some(runtime) = runtime.upgrade() else { continue };
-                crate::commands::end_sessions(&runtime, LAST_WORDS);
-                runtime.end_background();
-                if let Err(error) = runtime.flush() {
-                    crate::screen::say(&error.to_string());
-                }
-                std::process::exit(128 + signal);
+                end_process(&runtime, signal);
             }
         };
         thread::Builder::new().name(String::from("signals")).spawn(wait).map(drop)
@@ -100,6 +91,16 @@ impl Signals {
         let signal = self.caught.pending().next()?;
         u8::try_from(128 + signal).ok().map(ExitCode::from)
     }
+}
+
+/// Ends the sessions and what they left running, writes the records, and exits.
+fn end_process(runtime: &Runtime, signal: i32) -> ! {
+    crate::commands::end_sessions(runtime, LAST_WORDS);
+    runtime.end_background();
+    if let Err(error) = runtime.flush() {
+        crate::screen::say(&error.to_string());
+    }
+    std::process::exit(128 + signal)
 }
 
 /// The cancel flag of the turn under way.

@@ -17,7 +17,7 @@ pub(super) fn body(model: &str, request: &CompletionRequest<'_>) -> Value {
             json!({"name": tool.full_name(), "description": tool.description, "input_schema": tool.parameters})
         })
         .collect();
-    let mut messages: Vec<Value> = request.messages.iter().map(message).collect();
+    let mut messages: Vec<Value> = request.messages.iter().filter_map(message).collect();
     // The cache is by content: the marker on the newest message moves without a miss.
     if let Some(last) = messages.last_mut()
         && let Some(block) = last.pointer_mut("/content").and_then(Value::as_array_mut)
@@ -44,17 +44,20 @@ pub(super) fn body(model: &str, request: &CompletionRequest<'_>) -> Value {
     body
 }
 
-fn message(message: &Message) -> Value {
+/// Returns a message; `None` for one without content, which the API refuses. Other APIs leave such messages.
+fn message(message: &Message) -> Option<Value> {
     let (role, content): (_, Vec<Value>) = match message {
         Message::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
         Message::Model { parts } => ("assistant", parts.iter().filter_map(part).collect()),
         Message::Results { results } => ("user", results.iter().map(result).collect()),
     };
-    json!({"role": role, "content": content})
+    (!content.is_empty()).then(|| json!({"role": role, "content": content}))
 }
 
 fn part(part: &Part) -> Option<Value> {
     match part {
+        // The API refuses blank texts.
+        Part::Text { text } if text.trim().is_empty() => None,
         Part::Text { text } => Some(json!({"type": "text", "text": text})),
         Part::Thinking { sealed: Some(Sealed { wire: Wire::Anthropic, item }), .. } => {
             Some(item.clone())

@@ -20,7 +20,7 @@ pub(super) fn body(model: &str, request: &CompletionRequest<'_>) -> Value {
             Message::User { text } => input.push(json!({
                 "type": "message", "role": "user", "content": [{"type": "input_text", "text": text}],
             })),
-            Message::Model { parts } => input.extend(parts.iter().filter_map(part)),
+            Message::Model { parts } => input.extend(items(parts)),
             Message::Results { results } => input.extend(results.iter().map(result)),
         }
     }
@@ -69,6 +69,13 @@ fn function(tool: &ToolSpec) -> Value {
         "type": "function", "name": tool.name, "description": tool.description,
         "parameters": tool.parameters, "strict": false,
     })
+}
+
+/// Returns the items of a message. The API refuses reasoning that nothing follows, such as that of a cut message.
+fn items(parts: &[Part]) -> impl Iterator<Item = Value> {
+    let is_thinking = |part: &Part| matches!(part, Part::Thinking { .. });
+    let n = parts.iter().rposition(|part| !is_thinking(part)).map_or(0, |at| at + 1);
+    parts.iter().take(n).filter_map(part)
 }
 
 fn part(part: &Part) -> Option<Value> {

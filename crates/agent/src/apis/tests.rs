@@ -397,6 +397,69 @@ fn longer_conversations_extend_the_bytes() {
     }
 }
 
+#[test]
+fn namespaces_group_tools_where_the_api_has_them() {
+    let tool = |namespace: Option<&str>, name: &str| ToolSpec {
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+    };
+    let fs = Some("mcp__fs");
+    let tools = [tool(None, "Read"), tool(fs, "a"), tool(fs, "b"), tool(Some("mcp__git"), "log")];
+    let called = ToolCall {
+        id: String::from("1"),
+        name: String::from("a"),
+        namespace: fs.map(str::to_owned),
+        arguments: String::from("{}"),
+    };
+    let messages = [Message::Model { parts: vec![Part::Call(called)] }];
+    let body = |wire: Wire| {
+        let request = CompletionRequest {
+            system: "",
+            tools: &tools,
+            may_call: true,
+            messages: &messages,
+            max_output_tokens: 100,
+            temperature: None,
+        };
+        super::body(wire, "m", 8_192, &request)
+    };
+    let responses = body(Wire::Responses);
+    let names = |value: &Value, pointer: &str| -> Vec<String> {
+        let all = value.pointer(pointer).and_then(Value::as_array);
+        let name = |one: &Value| one["name"].as_str().unwrap_or_default().to_owned();
+        all.into_iter().flatten().map(name).collect()
+    };
+    assert_eq!(names(&responses, "/tools"), ["Read", "mcp__fs", "mcp__git"]);
+    assert_eq!(responses["tools"][1]["type"], "namespace");
+    assert_eq!(names(&responses, "/tools/1/tools"), ["a", "b"]);
+    assert_eq!(responses["input"][0]["namespace"], "mcp__fs");
+    let anthropic = body(Wire::Anthropic);
+    assert_eq!(names(&anthropic, "/tools"), ["Read", "mcp__fs__a", "mcp__fs__b", "mcp__git__log"]);
+    assert_eq!(anthropic["messages"][0]["content"][0]["name"], "mcp__fs__a");
+}
+
+/// A session may continue at another API, after a message that one of them does not take.
+#[test]
+fn messages_that_an_api_refuses_are_left_out() {
+    let encrypted = json!({"type": "reasoning", "id": "r", "encrypted_content": "e"});
+    let messages = [
+        Message::User { text: String::from("Hi") },
+        Message::Model {
+            parts: vec![thinking("Hm", Some((Wire::Responses, encrypted))), text("\n\n")],
+        },
+        Message::Model { parts: vec![thinking("Hm", None)] },
+    ];
+    let anthropic = body(Wire::Anthropic, &messages, true);
+    assert_eq!(anthropic["messages"].as_array().map(Vec::len), Some(1), "{anthropic}");
+    let cut = [Message::Model {
+        parts: vec![thinking("Hm", Some((Wire::Responses, json!({"type": "reasoning"}))))],
+    }];
+    let responses = body(Wire::Responses, &cut, true);
+    assert_eq!(responses["input"], json!([]), "{responses}");
+}
+
 /// The marker of Anthropic's cache, which moves with the newest message and is no content.
 const CACHE_MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 

@@ -8,12 +8,13 @@ use sinew_agent::{
     Agent, AgentSettings, Budget, Instructions, Model, Offer, OutputCompaction, PromptParts,
     RecordingHeader, Session, Wire, system_prompt,
 };
-use sinew_guard::{NewSession, Sessions, StoredSession, SystemClock, timestamp};
+use sinew_guard::{Sessions, StoredSession, SystemClock, timestamp};
 use sinew_tool::{Approver, Clock as _};
 
 use super::model_client;
 use super::models::{self, Choice, ChosenModel};
-use super::transcript::{self, StoredTranscript};
+use super::transcript::{self, SessionPlace, StoredTranscript};
+use crate::cli::AgentArgs;
 use crate::config;
 use crate::screen::say;
 use crate::terminal;
@@ -33,10 +34,20 @@ pub(crate) struct AgentWishes {
     pub(crate) max_turns: Option<u32>,
     /// What the run may cost.
     pub(crate) budget: Option<String>,
-    /// The first message, for the title of a new session.
-    pub(crate) title: String,
     /// The file that records the session.
     pub(crate) record: Option<PathBuf>,
+}
+
+impl AgentWishes {
+    /// Returns what options ask for.
+    pub(crate) fn of(args: &AgentArgs) -> Self {
+        Self {
+            model: args.model.clone(),
+            max_turns: args.max_turns,
+            budget: args.budget.clone(),
+            record: args.record.clone(),
+        }
+    }
 }
 
 /// An agent that is ready, with its surroundings.
@@ -107,14 +118,13 @@ pub(crate) async fn set_up(
         }
         None => {
             expire(loaded, &sessions);
-            let new = NewSession {
-                id: &wired.session,
-                title: &wanted.title,
-                root: &root.to_string_lossy(),
+            let place = SessionPlace {
+                root: root.to_string_lossy().into_owned(),
                 dialect: loaded.settings.dialect.name,
-                model: &chosen.written,
+                model: chosen.written.clone(),
             };
-            (StoredTranscript::create(Arc::clone(&sessions), &new)?, Session::default())
+            let sessions = Arc::clone(&sessions);
+            (StoredTranscript::create(sessions, &wired.session, place)?, Session::default())
         }
     };
     if let Some(path) = &wanted.record {

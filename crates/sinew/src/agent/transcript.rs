@@ -27,25 +27,46 @@ pub(crate) struct StoredTranscript {
     sessions: Arc<Sessions>,
     id: String,
     n_entries: AtomicU64,
+    /// Where a session begins that has no entry yet.
+    place: Option<SessionPlace>,
     /// The file of a recording.
     recording: Mutex<Option<File>>,
 }
 
+/// Where a session begins.
+pub(crate) struct SessionPlace {
+    /// The first root.
+    pub(crate) root: String,
+    /// The dialect.
+    pub(crate) dialect: &'static str,
+    /// The model, as the user names it.
+    pub(crate) model: String,
+}
+
 impl StoredTranscript {
-    /// Returns the transcript of a new session.
-    pub(crate) fn create(sessions: Arc<Sessions>, new: &NewSession<'_>) -> anyhow::Result<Self> {
-        if sessions.find(new.id)?.is_some() {
-            bail!("there is a session `{0}` already; go on with `--resume {0}`", new.id);
+    /// Returns the transcript of a new session, which is stored with its first entry.
+    pub(crate) fn create(
+        sessions: Arc<Sessions>,
+        id: &str,
+        place: SessionPlace,
+    ) -> anyhow::Result<Self> {
+        if sessions.find(id)?.is_some() {
+            bail!("there is a session `{id}` already; go on with `--resume {id}`");
         }
-        sessions.create(new)?;
-        let (id, n_entries) = (new.id.to_owned(), AtomicU64::new(0));
-        Ok(Self { sessions, id, n_entries, recording: Mutex::default() })
+        let (id, n_entries) = (id.to_owned(), AtomicU64::new(0));
+        Ok(Self { sessions, id, n_entries, place: Some(place), recording: Mutex::default() })
     }
 
     /// Returns the transcript that continues a stored session.
     pub(crate) fn resume(sessions: Arc<Sessions>, stored: &StoredSession) -> Self {
         let n_entries = AtomicU64::new(stored.n_entries);
-        Self { sessions, id: stored.id.clone(), n_entries, recording: Mutex::default() }
+        Self {
+            sessions,
+            id: stored.id.clone(),
+            n_entries,
+            place: None,
+            recording: Mutex::default(),
+        }
     }
 
     /// Records the session in a new file too: what it has so far, and what is added.
@@ -53,8 +74,10 @@ impl StoredTranscript {
         let fail = || format!("the recording {}", path.display());
         let mut file = output::create(path).with_context(fail)?;
         let mut text = format!("{}\n", serde_json::to_string(header)?);
-        for (_, entry) in self.sessions.entries(&self.id)? {
-            text.push_str(&format!("{entry}\n"));
+        if self.place.is_none() {
+            for (_, entry) in self.sessions.entries(&self.id)? {
+                text.push_str(&format!("{entry}\n"));
+            }
         }
         file.write_all(text.as_bytes()).with_context(fail)?;
         *lock(&self.recording) = Some(file);
@@ -64,8 +87,13 @@ impl StoredTranscript {
 
 impl Transcript for StoredTranscript {
     fn append(&self, entry: &Entry) -> Result<(), String> {
-        let entry = serde_json::to_value(entry).map_err(|error| error.to_string())?;
         let number = self.n_entries.load(Ordering::SeqCst);
+        if let (0, Some(place), Entry::TurnBegins { prompt, .. }) = (number, &self.place, entry) {
+            let SessionPlace { root, dialect, model } = place;
+            let new = NewSession { id: &self.id, title: prompt, root, dialect, model };
+            self.sessions.create(&new).map_err(|error| error.to_string())?;
+        }
+        let entry = serde_json::to_value(entry).map_err(|error| error.to_string())?;
         self.sessions.append(&self.id, number, &entry).map_err(|error| error.to_string())?;
         self.n_entries.store(number + 1, Ordering::SeqCst);
         let mut recording = lock(&self.recording);

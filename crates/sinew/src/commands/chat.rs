@@ -23,7 +23,7 @@ use super::run::{change_lines, resumed};
 use crate::agent::changes;
 use crate::agent::text_output::{self, TextOutput};
 use crate::agent::{AgentParts, AgentWishes, choose_model, set_up, switch_model, transcript};
-use crate::cli::{ChatArgs, CheckpointCommand};
+use crate::cli::{AgentArgs, CheckpointCommand};
 use crate::screen::{self, say};
 use crate::signals::{self, TurnCancel};
 use crate::terminal::{self, Terminal};
@@ -69,7 +69,7 @@ struct Chat<'a> {
 /// Runs the conversation.
 pub(crate) fn run(
     load: &dyn Fn() -> anyhow::Result<Loaded>,
-    args: &ChatArgs,
+    args: &AgentArgs,
 ) -> anyhow::Result<ExitCode> {
     if !terminal::is_attended() {
         bail!("`sinew chat` needs a terminal; `sinew run` works without one");
@@ -77,13 +77,7 @@ pub(crate) fn run(
     let loaded = load()?;
     super::warn(&loaded);
     let mut loaded = super::call::without_client(loaded)?;
-    let wishes = AgentWishes {
-        model: args.model.clone(),
-        max_turns: args.max_turns,
-        budget: args.budget.clone(),
-        title: String::from("a conversation"),
-        record: args.record.clone(),
-    };
+    let wishes = AgentWishes::of(args);
     let stored = resumed(&loaded, args.resume.as_deref())?;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let progress = text_output::progress();

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use sinew_agent::{AgentError, ModelErrorKind, TurnEnd, TurnEvent, TurnStop};
-use sinew_guard::{CheckpointId, StoredSession};
-use sinew_tool::{Approver, Cancel};
+use sinew_guard::{CheckpointId, Profile, SandboxLevel, StoredSession};
+use sinew_tool::{Approver, Cancel, Kind};
 
 use crate::agent::changes::{self, Changes};
 use crate::agent::json_output::JsonOutput;
@@ -45,14 +45,8 @@ pub(crate) fn run(loaded: Loaded, args: &RunArgs) -> anyhow::Result<ExitCode> {
     super::warn(&loaded);
     let mut loaded = super::call::without_client(loaded)?;
     let task = task(args)?;
-    let wanted = AgentWishes {
-        model: args.model.clone(),
-        max_turns: args.max_turns,
-        budget: args.budget.clone(),
-        title: task.clone().unwrap_or_default(),
-        record: args.record.clone(),
-    };
-    let stored = resumed(&loaded, args.resume.as_deref())?;
+    let wanted = AgentWishes::of(&args.agent);
+    let stored = resumed(&loaded, args.agent.resume.as_deref())?;
     if task.is_none() && stored.is_none() {
         bail!(
             "say what to do: sinew run \"fix the failing test\", or `-` to read it from standard input"
@@ -144,8 +138,13 @@ async fn worked(
     let turns = Arc::new(Mutex::new(cancel.clone()));
     signals::end_turns(turns, &parts.wired.runtime)?;
     let closed = cancel.clone();
+    let catalogs = parts.wired.runtime.catalogs();
+    let shell = catalogs.first().and_then(|catalog| catalog.does("Bash"));
+    let shell = shell.map(|name| name.replace("::", "__"));
+    let mut was_command_denied = false;
     let mut listener = |event: TurnEvent<'_>| {
         output.event(&event);
+        was_command_denied |= is_denied_command(&event, shell.as_deref());
         // The reader of a closed pipe cannot end the run otherwise.
         if let RunOutput::Json(json) = &output
             && json.is_closed()
@@ -172,6 +171,9 @@ async fn worked(
                 }
             };
             summary(loaded, parts, &ended, &changes);
+            if was_command_denied {
+                recommend_profile(loaded, parts);
+            }
             match written {
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
                 _ => Ok(ExitCode::from(exit_code(&ended))),
@@ -253,6 +255,26 @@ fn error_kind(error: &AgentError) -> &'static str {
         AgentError::Blocked(_) => "blocked_by_hook",
         AgentError::TooSmall { .. } => "context_too_small",
         AgentError::NothingToDo => "nothing_to_do",
+    }
+}
+
+/// Returns whether a command was denied for lack of an approver. `shell` is the tool that runs commands.
+fn is_denied_command(event: &TurnEvent<'_>, shell: Option<&str>) -> bool {
+    let TurnEvent::CallEnds { call, reply: Some(reply), .. } = event else { return false };
+    let is_denied = reply.error.as_ref().is_some_and(|error| error.kind == Kind::ApprovalDenied);
+    is_denied && shell == Some(&*call.full_name())
+}
+
+/// Says that commands in a strong sandbox need no approval with another profile.
+fn recommend_profile(loaded: &Loaded, parts: &AgentParts) {
+    if loaded.settings.rules.profile != Profile::Workspace || terminal::is_attended() {
+        return;
+    }
+    let sandbox = parts.wired.runtime.probe_commands(&parts.wired.session);
+    if let Some(Ok((SandboxLevel::Namespaces | SandboxLevel::Bubblewrap, _))) = sandbox {
+        say(
+            "commands that the sandbox contains run unasked with `--profile sandboxed`; what they change cannot be undone",
+        );
     }
 }
 
