@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sinew_runtime::Runtime;
-use sinew_tool::{Cancel, Reply, ToolError, word_enum};
+use sinew_tool::{Cancel, Reply, ToolError};
 
 use crate::budget::{Budget, Prices};
 use crate::message::{CallResult, ToolCall};
 use crate::model::{Model, ModelError, StreamEvent, Usage};
 use crate::output_compaction::OutputCompaction;
 use crate::repeats::Repeats;
-use crate::session::{Entry, Session, Transcript};
+use crate::session::{Entry, LastAnswer, Session, Transcript, TurnStop};
 use crate::tools::{Offer, Tools};
 
 use asking::Asked;
@@ -50,27 +50,6 @@ pub struct AgentSettings {
     pub prices: Option<Prices>,
     /// How much of the output of commands is left out.
     pub output_compaction: OutputCompaction,
-}
-
-word_enum! {
-    /// Why a turn ended.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum TurnStop {
-        /// The model is done.
-        Done = "done",
-        /// The model called tools as often as it may; its answer is what it knew then.
-        MaxIterations = "max_turns",
-        /// The model made the same call again and again.
-        Repeated = "repeated",
-        /// The budget is used up.
-        Budget = "budget",
-        /// The user ended the turn.
-        Interrupted = "interrupted",
-        /// The answer reached the most output tokens.
-        Length = "length",
-        /// The provider or the model refused.
-        Refusal = "refusal",
-    }
 }
 
 /// How a turn ended.
@@ -256,17 +235,17 @@ impl Agent {
             }
             return Err(error);
         }
-        let stop = match self.session.ends_with_answer() {
+        let answer = self.session.ends_with_answer().filter(|_| !is_new);
+        if answer == Some(LastAnswer::Cut) {
+            let text = String::from("[your last message was cut; go on with it]");
+            self.store(Entry::Notice { text })?;
+        }
+        let stop = match answer {
             // Only its end was not stored.
-            Some(false) if !is_new => TurnStop::Done,
-            Some(true) if !is_new => {
-                let text = String::from("[your last message was cut; go on with it]");
-                self.store(Entry::Notice { text })?;
-                self.steps(&mut turn, cancel, listener).await?
-            }
+            Some(LastAnswer::Whole) => TurnStop::Done,
             _ => self.steps(&mut turn, cancel, listener).await?,
         };
-        self.store(Entry::TurnEnds { stop: stop.to_string() })?;
+        self.store(Entry::TurnEnds { stop })?;
         let Turn { name, n_iterations, n_calls, .. } = turn;
         let text = self.session.answer().to_owned();
         let end = TurnEnd { turn: name, stop, text, n_iterations, n_calls };
@@ -313,7 +292,7 @@ impl Agent {
             if was_repeated {
                 last = Some(TurnStop::Repeated);
             } else if self.settings.max_tool_iterations <= turn.n_iterations {
-                last = Some(TurnStop::MaxIterations);
+                last = Some(TurnStop::MaxTurns);
                 let text = format!(
                     "[the limit of {} rounds of tool calls is reached; answer now, without a call: what you found, \
                      what you did, and what is left]",

@@ -29,7 +29,7 @@ mod tools;
 pub mod wire;
 pub mod written_calls;
 
-pub use agent::{Agent, AgentError, AgentSettings, TurnEnd, TurnEvent, TurnListener, TurnStop};
+pub use agent::{Agent, AgentError, AgentSettings, TurnEnd, TurnEvent, TurnListener};
 pub use api_model::{ApiModel, ApiModelSettings, ModelClient, ModelStream};
 pub use budget::{Budget, Prices};
 pub use compaction::{Compaction, Summary};
@@ -40,7 +40,7 @@ pub use model::{
 };
 pub use output_compaction::OutputCompaction;
 pub use recording::{RecordedModel, Recording, RecordingHeader};
-pub use session::{Entry, OpenCall, Session, Transcript, text_of};
+pub use session::{Entry, Session, Transcript, TurnStop};
 pub use system_prompt::{Instructions, PromptParts, system_prompt};
 pub use tools::Offer;
 pub use wire::Wire;

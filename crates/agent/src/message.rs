@@ -11,6 +11,14 @@ use crate::wire::Wire;
 /// What parts a namespace and a name.
 pub(crate) const NAMESPACE_END: &str = "__";
 
+/// Returns a name with its namespace.
+pub(crate) fn full_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'a, str> {
+    match namespace {
+        Some(namespace) => Cow::Owned(format!("{namespace}{NAMESPACE_END}{name}")),
+        None => Cow::Borrowed(name),
+    }
+}
+
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
@@ -79,10 +87,7 @@ pub struct ToolCall {
 impl ToolCall {
     /// Returns the name with its namespace, as the catalog has it.
     pub fn full_name(&self) -> Cow<'_, str> {
-        match &self.namespace {
-            Some(namespace) => Cow::Owned(format!("{namespace}{NAMESPACE_END}{}", self.name)),
-            None => Cow::Borrowed(&self.name),
-        }
+        full_name(self.namespace.as_deref(), &self.name)
     }
 
     /// Returns the arguments as valid JSON, for servers that read the conversation again: an empty object where they are
@@ -143,6 +148,23 @@ pub struct Image {
     pub data: String,
     /// The media type, such as `image/png`.
     pub mime_type: String,
+}
+
+/// Returns the calls of a message.
+pub(crate) fn message_calls(parts: &[Part]) -> impl Iterator<Item = &ToolCall> {
+    parts.iter().filter_map(|part| match part {
+        Part::Call(call) => Some(call),
+        _ => None,
+    })
+}
+
+/// Returns the text of a message.
+pub(crate) fn message_text(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
 }
 
 #[cfg(test)]

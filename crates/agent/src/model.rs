@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_tool::{BoxFuture, word_enum};
 
-use crate::message::{Message, NAMESPACE_END, Part};
+use crate::message::{Message, Part, full_name};
 
 /// A model that answers conversations.
 pub trait Model: Send + Sync {
@@ -56,10 +56,7 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// Returns the name with its namespace, for APIs without namespaces.
     pub fn full_name(&self) -> Cow<'_, str> {
-        match &self.namespace {
-            Some(namespace) => Cow::Owned(format!("{namespace}{NAMESPACE_END}{}", self.name)),
-            None => Cow::Borrowed(&self.name),
-        }
+        full_name(self.namespace.as_deref(), &self.name)
     }
 }
 

@@ -10,13 +10,13 @@ use sinew_tool::BoxFuture;
 use sinew_tool::sync::lock;
 use tokio::time::sleep;
 
-use crate::message::{CallResult, Part, ToolCall};
+use crate::message::{CallResult, Part, ToolCall, message_calls};
 use crate::model::{
     Completion, CompletionRequest, Model, ModelError, ModelErrorKind, StopReason, StreamEvent,
     Usage,
 };
 use crate::repeats::Repeats;
-use crate::session::{Entry, calls_of};
+use crate::session::Entry;
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -94,7 +94,7 @@ impl Recording {
         let (mut calls, mut results) = (Vec::new(), Vec::new());
         for entry in &self.entries {
             match entry {
-                Entry::Model { parts, .. } => calls = calls_of(parts).cloned().collect(),
+                Entry::Model { parts, .. } => calls = message_calls(parts).cloned().collect(),
                 Entry::CallEnds { result } => {
                     let call = calls.iter().find(|call| call.id == result.id).cloned();
                     let text = Repeats::without_note(&result.text).to_owned();
@@ -120,7 +120,7 @@ impl RecordedModel {
     /// Returns the model of a recording.
     pub fn new(recording: &Recording, pause: Duration) -> Self {
         let messages = recording.entries.iter().filter_map(|entry| match entry {
-            Entry::Model { parts, usage } => Some((parts.clone(), *usage)),
+            Entry::Model { parts, usage, .. } => Some((parts.clone(), *usage)),
             _ => None,
         });
         let messages = Mutex::new(messages.collect());
@@ -161,7 +161,7 @@ impl Model for RecordedModel {
                     Part::Call(call) => listener(StreamEvent::CallBegins(call.name.clone())),
                 }
             }
-            let stop = match calls_of(&parts).next() {
+            let stop = match message_calls(&parts).next() {
                 Some(_) => StopReason::Calls,
                 None => StopReason::End,
             };

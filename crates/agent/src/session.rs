@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use sinew_tool::word_enum;
 
-use crate::compaction::{self, Compaction};
-use crate::message::{CallResult, Message, Part, ToolCall};
+use crate::compaction::{self, Compaction, weight};
+use crate::message::{CallResult, Message, Part, ToolCall, message_calls, message_text};
 use crate::model::Usage;
 
 /// An entry of a transcript.
@@ -30,6 +31,9 @@ pub enum Entry {
         parts: Vec<Part>,
         /// What it cost.
         usage: Usage,
+        /// Whether its stream ended before it did.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_cut: bool,
     },
     /// A call of the last message begins.
     CallBegins {
@@ -55,8 +59,37 @@ pub enum Entry {
     /// The turn ended.
     TurnEnds {
         /// Why.
-        stop: String,
+        stop: TurnStop,
     },
+}
+
+word_enum! {
+    /// Why a turn ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TurnStop {
+        /// The model is done.
+        Done = "done",
+        /// The model called tools as often as it may; its answer is what it knew then.
+        MaxTurns = "max_turns",
+        /// The model made the same call again and again.
+        Repeated = "repeated",
+        /// The budget is used up.
+        Budget = "budget",
+        /// The user ended the turn.
+        Interrupted = "interrupted",
+        /// The answer reached the most output tokens.
+        Length = "length",
+        /// The provider or the model refused.
+        Refusal = "refusal",
+    }
+}
+
+impl TurnStop {
+    /// Returns whether the turn can be continued without another message of the user.
+    pub fn can_continue(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Budget)
+    }
 }
 
 /// Stores the entries of one session.
@@ -69,6 +102,8 @@ pub trait Transcript: Send + Sync {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Session {
     messages: Vec<Message>,
+    /// About how many bytes they add to a request.
+    n_bytes: usize,
     /// The results of the last message's calls, until all are there.
     results: Vec<CallResult>,
     /// The calls of the last message that began, by their ids in the message: their ids in the ledger.
@@ -83,13 +118,20 @@ pub struct Session {
     usage: Usage,
 }
 
+/// How far an answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LastAnswer {
+    Whole,
+    Cut,
+}
+
 /// A call that has no result yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenCall {
+pub(crate) struct OpenCall {
     /// The call.
-    pub call: ToolCall,
+    pub(crate) call: ToolCall,
     /// Its id in the ledger, if it began.
-    pub call_id: Option<String>,
+    pub(crate) call_id: Option<String>,
 }
 
 impl Session {
@@ -107,34 +149,41 @@ impl Session {
                 self.n_turns += 1;
                 self.is_in_turn = true;
                 self.answer.clear();
-                self.messages.push(Message::User { text: prompt.clone() });
+                self.push(Message::User { text: prompt.clone() });
             }
-            Entry::Model { parts, usage } => {
+            Entry::Model { parts, usage, is_cut } => {
                 self.results.clear();
                 self.begun.clear();
                 self.usage.add(usage);
-                self.answer = text_of(parts);
-                self.is_cut = *usage == Usage::default();
-                self.messages.push(Message::Model { parts: parts.clone() });
+                self.answer = message_text(parts);
+                self.is_cut = *is_cut;
+                self.push(Message::Model { parts: parts.clone() });
             }
             Entry::CallBegins { id, call_id } => {
                 self.n_calls += 1;
                 self.begun.insert(id.clone(), call_id.clone());
             }
             Entry::CallEnds { result } => self.end_call(result),
-            Entry::Notice { text } => self.messages.push(Message::User { text: text.clone() }),
-            Entry::Compaction(compaction) => compaction::apply(&mut self.messages, compaction),
+            Entry::Notice { text } => self.push(Message::User { text: text.clone() }),
+            Entry::Compaction(compaction) => {
+                compaction::apply(&mut self.messages, compaction);
+                self.n_bytes = self.messages.iter().map(weight).sum();
+            }
             Entry::TurnWithdrawn => {
                 self.is_in_turn = false;
-                if let Some(Message::User { .. }) = self.messages.last() {
-                    self.messages.pop();
+                if let Some(message) =
+                    self.messages.pop_if(|last| matches!(last, Message::User { .. }))
+                {
+                    self.n_bytes -= weight(&message);
                 }
             }
-            // These can be continued.
-            Entry::TurnEnds { stop } => {
-                self.is_in_turn = ["interrupted", "budget"].contains(&stop.as_str());
-            }
+            Entry::TurnEnds { stop } => self.is_in_turn = stop.can_continue(),
         }
+    }
+
+    fn push(&mut self, message: Message) {
+        self.n_bytes += weight(&message);
+        self.messages.push(message);
     }
 
     /// Adds a result. Once all calls of the last message have one, they become a message, in the order of the calls.
@@ -146,19 +195,19 @@ impl Session {
             let mut results = self.results.clone();
             results.sort_by_key(|result| place(&result.id));
             self.results.clear();
-            self.messages.push(Message::Results { results });
+            self.push(Message::Results { results });
         }
     }
 
     fn last_calls(&self) -> Vec<&ToolCall> {
         match self.messages.last() {
-            Some(Message::Model { parts }) => calls_of(parts).collect(),
+            Some(Message::Model { parts }) => message_calls(parts).collect(),
             _ => Vec::new(),
         }
     }
 
     /// Returns the calls of the last message that have no result, because the process ended before they did.
-    pub fn open_calls(&self) -> Vec<OpenCall> {
+    pub(crate) fn open_calls(&self) -> Vec<OpenCall> {
         let is_open = |call: &&ToolCall| self.results.iter().all(|result| result.id != call.id);
         let open = self.last_calls().into_iter().filter(is_open);
         open.map(|call| OpenCall { call: call.clone(), call_id: self.begun.get(&call.id).cloned() })
@@ -172,13 +221,19 @@ impl Session {
 
     /// Replaces the conversation for this process; the transcript keeps its own.
     pub(crate) fn set_messages(&mut self, messages: Vec<Message>) {
+        self.n_bytes = messages.iter().map(weight).sum();
         self.messages = messages;
+    }
+
+    /// Returns about how many bytes the conversation adds to a request.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.n_bytes
     }
 
     /// Returns the ids of all calls in the conversation.
     pub(crate) fn call_ids(&self) -> impl Iterator<Item = &str> {
         let calls = self.messages.iter().flat_map(|message| match message {
-            Message::Model { parts } => calls_of(parts).collect::<Vec<_>>(),
+            Message::Model { parts } => message_calls(parts).collect::<Vec<_>>(),
             _ => Vec::new(),
         });
         calls.map(|call| call.id.as_str())
@@ -209,30 +264,15 @@ impl Session {
         &self.answer
     }
 
-    /// Returns whether the conversation ends with a message of the model without calls, and whether that was cut.
-    pub(crate) fn ends_with_answer(&self) -> Option<bool> {
+    /// Returns the message of the model without calls that ends the conversation, if one does.
+    pub(crate) fn ends_with_answer(&self) -> Option<LastAnswer> {
         match self.messages.last() {
-            Some(Message::Model { .. }) if self.open_calls().is_empty() => Some(self.is_cut),
+            Some(Message::Model { .. }) if self.open_calls().is_empty() => {
+                Some(if self.is_cut { LastAnswer::Cut } else { LastAnswer::Whole })
+            }
             _ => None,
         }
     }
-}
-
-/// Returns the calls of a message.
-pub(crate) fn calls_of(parts: &[Part]) -> impl Iterator<Item = &ToolCall> {
-    parts.iter().filter_map(|part| match part {
-        Part::Call(call) => Some(call),
-        _ => None,
-    })
-}
-
-/// Returns the text of a message.
-pub fn text_of(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect()
 }
 
 #[cfg(test)]
@@ -263,7 +303,7 @@ mod tests {
         let usage = Usage { input: 10, cached: 4, output: 2 };
         vec![
             Entry::TurnBegins { turn, prompt, model },
-            Entry::Model { parts: vec![call("a"), call("b"), call("c")], usage },
+            Entry::Model { parts: vec![call("a"), call("b"), call("c")], usage, is_cut: false },
             begins("a"),
             begins("b"),
             result("b"),
@@ -297,8 +337,12 @@ mod tests {
         let ids: Vec<_> = results.iter().map(|result| result.id.as_str()).collect();
         assert_eq!((ids, session.open_calls()), (vec!["a", "b", "c"], vec![]));
         assert!(session.is_in_turn() && session.n_calls() == 3 && session.usage().input == 10);
-        session.apply(&Entry::TurnEnds { stop: String::from("done") });
-        assert!(!session.is_in_turn());
+        for stop in TurnStop::ALL {
+            session.apply(&Entry::TurnEnds { stop });
+            assert_eq!(session.is_in_turn(), stop.can_continue(), "{stop}");
+            // The word of a line and of a stored entry is the same.
+            assert_eq!(serde_json::to_value(stop).expect("JSON"), stop.as_str());
+        }
     }
 
     #[test]

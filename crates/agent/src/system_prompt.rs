@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use sinew_runtime::Catalog;
+use sinew_tool::wire_name;
 
 /// Instructions out of a file, such as AGENTS.md.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub fn system_prompt(parts: &PromptParts<'_>) -> String {
 
 /// Adds which tool to prefer, by the names of the dialect.
 fn guidance(parts: &PromptParts<'_>, text: &mut String) {
-    let tool = |operation: &str| parts.catalog.does(operation).map(|name| name.replace("::", "__"));
+    let tool = |operation: &str| parts.catalog.does(operation).map(wire_name);
     let mut lines = Vec::new();
     if let Some(shell) = tool("Bash").filter(|_| !parts.is_lean) {
         let preferred: Vec<String> = PREFERRED

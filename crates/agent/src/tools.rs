@@ -1,11 +1,12 @@
 //! The tools of a session as its model sees them, and which of their calls may run side by side.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use sinew_runtime::{Catalog, Owner, Runtime, ToolInfo};
-use sinew_tool::{Effects, Facts};
+use sinew_tool::{Effects, wire_name};
+use tokio::sync::watch;
 
 use crate::message::{NAMESPACE_END, ToolCall};
 use crate::model::ToolSpec;
@@ -24,111 +25,102 @@ pub(crate) struct Tools {
     runtime: Arc<Runtime>,
     session: String,
     offer: Offer,
-    /// The catalogs that the rest was made of.
-    catalogs: Option<Arc<Vec<Catalog>>>,
+    /// Says that the catalogs changed, or what the session lists of them.
+    changes: watch::Receiver<Arc<Vec<Catalog>>>,
+    listed: Offered,
+    /// The tools that a hook chose for this turn.
+    chosen: Option<Offered>,
+    traits: HashMap<String, CallTraits>,
+}
+
+/// Tools as they are offered.
+#[derive(Default)]
+struct Offered {
     specs: Vec<ToolSpec>,
     /// About how many bytes they add to a request.
     n_bytes: usize,
-    /// Whether a hook chose the tools of this turn.
-    is_fixed: bool,
-    facts: HashMap<String, Facts>,
-    /// The names of the tools of the dialect.
-    built_in: HashSet<String>,
+}
+
+/// What the loop needs to know of a tool's calls.
+struct CallTraits {
+    /// Whether they may run side by side: they only observe.
+    is_parallel: bool,
+    /// Whether they run a program, whose output may be shortened. Of tools of servers and programs it is not known whether
+    /// they answer with text of files.
+    executes: bool,
+}
+
+impl From<&ToolInfo> for CallTraits {
+    fn from(info: &ToolInfo) -> Self {
+        let effects = info.facts.effects;
+        Self {
+            is_parallel: info.facts.parallel && effects.only_observes(),
+            executes: info.owner == Owner::BuiltIn
+                && effects.intersects(Effects::EXECUTE.or(Effects::SESSION)),
+        }
+    }
 }
 
 impl Tools {
     pub(crate) fn new(runtime: Arc<Runtime>, session: String, offer: Offer) -> Self {
-        Self {
-            runtime,
-            session,
-            offer,
-            catalogs: None,
-            specs: Vec::new(),
-            n_bytes: 0,
-            is_fixed: false,
-            facts: HashMap::new(),
-            built_in: HashSet::new(),
-        }
+        let mut changes = runtime.watch_catalogs();
+        changes.mark_changed();
+        let (listed, traits) = (Offered::default(), HashMap::new());
+        Self { runtime, session, offer, changes, listed, chosen: None, traits }
     }
 
-    /// Makes the list again if it may have changed. It is the same list for the same tools, byte for byte.
+    /// Makes the list again if it changed. It is the same list for the same tools, byte for byte.
     pub(crate) fn refresh(&mut self) {
-        if self.is_fixed {
+        // The runtime holds the sender.
+        if !self.changes.has_changed().unwrap_or_default() {
             return;
         }
-        let catalogs = self.runtime.catalogs();
-        if self.catalogs.as_ref().is_some_and(|known| Arc::ptr_eq(known, &catalogs)) {
-            return;
-        }
+        self.changes.mark_unchanged();
         let infos: Vec<ToolInfo> =
             self.runtime.with_listed_tools(None, &self.session, |tools| tools.collect());
-        self.facts = infos.iter().map(|info| (wire_name(&info.name), info.facts)).collect();
-        let built_in = infos.iter().filter(|info| info.owner == Owner::BuiltIn);
-        self.built_in = built_in.map(|info| wire_name(&info.name)).collect();
-        self.replace(infos.into_iter().map(|info| spec(info, self.offer)).collect());
-        self.catalogs = Some(catalogs);
+        self.traits = infos.iter().map(|info| (wire_name(&info.name), info.into())).collect();
+        self.listed = Offered::of(infos.into_iter().map(|info| spec(info, self.offer)).collect());
     }
 
-    /// Offers these tools until the next [`Tools::release`].
-    pub(crate) fn fix(&mut self, specs: Vec<ToolSpec>) {
-        self.replace(specs);
-        self.is_fixed = true;
+    /// Offers the tools that a hook chose; without any those of the catalog.
+    pub(crate) fn choose(&mut self, specs: Option<Vec<ToolSpec>>) {
+        self.chosen = specs.map(Offered::of);
     }
 
-    /// Offers the tools of the catalog again.
-    pub(crate) fn release(&mut self) {
-        if std::mem::take(&mut self.is_fixed) {
-            self.catalogs = None;
-            self.refresh();
-        }
-    }
-
-    fn replace(&mut self, specs: Vec<ToolSpec>) {
-        self.n_bytes = specs.iter().map(tool_weight).sum();
-        self.specs = specs;
-    }
-
-    /// Makes the list again at the next refresh: a call may have found tools.
-    pub(crate) fn forget(&mut self) {
-        self.catalogs = None;
+    fn offered(&self) -> &Offered {
+        self.chosen.as_ref().unwrap_or(&self.listed)
     }
 
     pub(crate) fn specs(&self) -> &[ToolSpec] {
-        &self.specs
+        &self.offered().specs
     }
 
     /// Returns about how many bytes they add to a request.
     pub(crate) fn n_bytes(&self) -> usize {
-        self.n_bytes
+        self.offered().n_bytes
     }
 
     /// Returns whether a tool has this name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.facts.contains_key(name)
+        self.traits.contains_key(name)
     }
 
-    /// Returns the facts of a call's tool.
-    pub(crate) fn facts(&self, call: &ToolCall) -> Facts {
-        self.facts.get(&*call.full_name()).copied().unwrap_or(Facts::UNKNOWN)
-    }
-
-    /// Returns whether the call may run beside others: it only observes.
+    /// Returns whether the call may run beside others.
     pub(crate) fn is_parallel(&self, call: &ToolCall) -> bool {
-        let facts = self.facts(call);
-        facts.parallel && facts.effects.only_observes()
+        self.traits.get(&*call.full_name()).is_some_and(|traits| traits.is_parallel)
     }
 
-    /// Returns whether the call runs a program, whose output may be shortened. Of tools of servers and programs it is not
-    /// known whether they answer with text of files.
+    /// Returns whether the output of the call may be shortened.
     pub(crate) fn executes(&self, call: &ToolCall) -> bool {
-        let runs = Effects::EXECUTE.or(Effects::SESSION);
-        self.built_in.contains(&*call.full_name()) && self.facts(call).effects.intersects(runs)
+        self.traits.get(&*call.full_name()).is_some_and(|traits| traits.executes)
     }
 }
 
-/// Returns a name that model APIs take.
-fn wire_name(name: &str) -> String {
-    name.replace("::", "__")
+impl Offered {
+    fn of(specs: Vec<ToolSpec>) -> Self {
+        let n_bytes = specs.iter().map(tool_weight).sum();
+        Self { specs, n_bytes }
+    }
 }
 
 fn spec(info: ToolInfo, offer: Offer) -> ToolSpec {

@@ -6,6 +6,7 @@ use rmcp::model::{ListToolsResult, ServerResult, Tool, ToolAnnotations};
 use serde_json::Value;
 use sinew_runtime::ToolInfo;
 use sinew_tool::Effects;
+use sinew_tool::wire_name;
 
 /// The place of the tools in an empty list.
 const EMPTY: &str = "\"tools\":[]";
@@ -66,11 +67,6 @@ pub(crate) fn tool(info: ToolInfo) -> Tool {
         Some(facts.effects.contains(Effects::NETWORK)),
     ));
     tool
-}
-
-/// Replaces `::`, which MCP names cannot contain; the runtime accepts both spellings.
-pub fn wire_name(name: &str) -> String {
-    name.replace("::", "__")
 }
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ mod shell;
 mod transport;
 
 pub use calls::Calls;
-pub use catalog::wire_name;
 pub use line::{Line, Lines};
 pub use object::Object;
 pub use progress::Pace;

@@ -3,7 +3,7 @@
 //! Each entry is committed before the next step of the agent, so that a session survives any end of its process. Two processes
 //! that continue one session find out by the number of the next entry.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -127,12 +127,6 @@ impl Sessions {
         Self { path: state.path().join(NAME), redactor, connection: Mutex::new(None) }
     }
 
-    /// Returns whether a state directory may have sessions.
-    #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-    pub fn are_in(state: &Path) -> bool {
-        state.join(NAME).exists()
-    }
-
     /// Creates a session without entries. One of the same name stays as it is.
     pub fn create(&self, new: &NewSession<'_>) -> Result<(), SessionError> {
         let title: String = self.redactor.redact(&first_line(new.title)).into_owned();
@@ -146,8 +140,8 @@ impl Sessions {
         })
     }
 
-    /// Appends the entry with this number, which is the number of entries so far.
-    pub fn append(&self, id: &str, number: u64, entry: &Value) -> Result<(), SessionError> {
+    /// Appends the entry with this number, which is the number of entries so far. Returns it as it is stored, as JSON.
+    pub fn append(&self, id: &str, number: u64, entry: &Value) -> Result<String, SessionError> {
         let json = self.redacted(entry).to_string();
         if MAX_ENTRY < json.len() {
             return Err(SessionError::TooLarge);
@@ -166,7 +160,7 @@ impl Sessions {
             })
         })?;
         if added {
-            return Ok(());
+            return Ok(json);
         }
         Err(match self.find(id)? {
             Some(_) => SessionError::Taken(id.to_owned()),
@@ -274,11 +268,6 @@ impl Sessions {
                 false => failed.problem,
             },
         })
-    }
-
-    /// Returns an entry as it is stored.
-    pub fn stored_entry(&self, entry: &Value) -> Value {
-        self.redacted(entry)
     }
 
     /// Redacts the values in a text of JSON, so that it stays JSON.

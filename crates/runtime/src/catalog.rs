@@ -7,7 +7,7 @@ use serde_json::Value;
 use sinew_guard::{Case, Guard, Rules, Store};
 use sinew_tool::{
     Arguments, Conventions, Dialect, Effects, Facts, FileSettings, ForeignNames, Targets, Tool,
-    ToolError, Verdict, tool_matches,
+    ToolError, Verdict, tool_matches, wire_name,
 };
 
 use crate::foreign_names::Wanted;
@@ -191,9 +191,9 @@ impl Catalog {
         let at = self.tools.iter().position(is_behind).unwrap_or(self.tools.len());
         self.tools.retain(|listed| listed.owner != owner);
         let mut taken: HashSet<String> =
-            self.tools.iter().map(|listed| spelled(listed.tool.name())).collect();
+            self.tools.iter().map(|listed| wire_name(listed.tool.name())).collect();
         let others: Vec<String> = taken.iter().cloned().collect();
-        let reserved: Vec<String> = self.reserved.iter().map(|name| spelled(name)).collect();
+        let reserved: Vec<String> = self.reserved.iter().map(|name| wire_name(name)).collect();
         taken.extend(reserved.iter().cloned());
         let (names, mut problems) = (self.conventions.foreign_names, Vec::new());
         let mut added = Vec::with_capacity(tools.len());
@@ -396,11 +396,6 @@ impl Catalog {
         };
         self.tools.iter().filter(is_own).map(|listed| listed.tool.name())
     }
-}
-
-/// Returns a name as clients may write it: `::` and `__` are the same to them.
-fn spelled(name: &str) -> String {
-    name.replace("::", "__")
 }
 
 /// Returns the store of a dialect's full outputs; `None` where the rules keep its tools from writing there.

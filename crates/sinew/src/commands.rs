@@ -20,12 +20,13 @@ pub(crate) mod trust;
 
 use std::time::Duration;
 
+use sinew_mcp_client::Servers;
 use sinew_runtime::Runtime;
 use sinew_tool::shown_line;
 
 use crate::config::LogLevel;
 use crate::screen::say;
-use crate::wiring::{self, Loaded};
+use crate::wiring::{self, Loaded, Wired};
 
 /// Writes the configuration warnings to standard error.
 fn warn(loaded: &Loaded) {
@@ -72,6 +73,14 @@ fn flush(runtime: &Runtime) {
 
 /// The total time-out of session-end hooks.
 const ENDS: Duration = Duration::from_secs(10);
+
+/// Ends what a surface started: sessions, background commands and MCP servers; then writes the records.
+fn close(wired: &Wired) {
+    end_sessions(&wired.runtime, ENDS);
+    wired.runtime.end_background();
+    wired.servers.iter().for_each(Servers::close);
+    flush(&wired.runtime);
+}
 
 /// Runs the session-end hooks outside a Tokio runtime.
 pub(crate) fn end_sessions(runtime: &Runtime, within: Duration) {

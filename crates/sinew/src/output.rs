@@ -27,11 +27,8 @@ pub(crate) fn place(key: &str, path: &Path, roots: &[PathBuf]) -> anyhow::Result
     Ok(dir.join(name))
 }
 
-/// Creates an empty directory of this process, private to its owner.
-pub(crate) fn temporary_dir(prefix: &str) -> io::Result<PathBuf> {
-    let mut random = [0_u8; 8];
-    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    let name = format!("{prefix}{:016x}", u64::from_le_bytes(random));
+/// Creates an empty directory of this name among the temporary files, private to its owner.
+pub(crate) fn temporary_dir(name: &str) -> io::Result<PathBuf> {
     let dir = std::env::temp_dir().join(name);
     DirBuilder::new().mode(0o700).create(&dir)?;
     fs::canonicalize(dir)

@@ -314,7 +314,7 @@ fn last_answer_at_the_limit_has_no_calls() {
         })
         .unwrap();
     // The model calls although it may not: its call is left out.
-    assert_eq!((end.stop, end.n_calls, end.n_iterations), (TurnStop::MaxIterations, 3, 4));
+    assert_eq!((end.stop, end.n_calls, end.n_iterations), (TurnStop::MaxTurns, 3, 4));
     assert_eq!(*lock(&n), 1);
     let may_call: Vec<bool> = bench.seen().iter().map(|seen| seen.may_call).collect();
     assert_eq!(may_call, [true, true, true, false]);

@@ -70,7 +70,7 @@ pub use knowledge::{Knowledge, NoKnowledge, ReadObservation, Writer};
 pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
-pub use name::{name_matches, tool_matches};
+pub use name::{name_matches, tool_matches, wire_name};
 pub use net::{
     Net, NoNet, PageForm, ReadPage, UrlClaim, UrlTarget, WebRequest, WebResponse, shown_url,
 };

@@ -22,9 +22,14 @@ pub fn name_matches(pattern: &str, name: &str) -> bool {
     true
 }
 
+/// Returns the name of a tool for protocols that carry no `::`; a call may use either spelling.
+pub fn wire_name(name: &str) -> String {
+    name.replace("::", "__")
+}
+
 /// Returns whether a pattern matches a tool name. `::` equals `__`: some protocols carry only one of them.
 pub fn tool_matches(pattern: &str, tool: &str) -> bool {
-    let other = || name_matches(pattern, &tool.replace("::", "__"));
+    let other = || name_matches(pattern, &wire_name(tool));
     name_matches(pattern, tool) || (tool.contains("::") && other())
 }
 

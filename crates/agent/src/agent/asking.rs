@@ -7,12 +7,12 @@ use std::time::Instant;
 use futures_util::future::{Either, select};
 use sinew_tool::Cancel;
 
-use super::{Agent, AgentError, Turn, TurnEvent, TurnListener, TurnStop};
-use crate::message::{Part, ToolCall};
+use super::{Agent, AgentError, Turn, TurnEvent, TurnListener};
+use crate::message::{Part, ToolCall, message_calls};
 use crate::model::{
     Completion, CompletionRequest, ModelError, ModelErrorKind, StopReason, StreamEvent, Usage,
 };
-use crate::session::{Entry, calls_of};
+use crate::session::{Entry, TurnStop};
 use crate::written_calls::written_calls;
 
 /// What came of asking.
@@ -57,11 +57,12 @@ impl Agent {
         self.after_model_call(turn, &mut completion, begun.elapsed()).await?;
         self.number_calls(&mut completion.parts);
         let Completion { parts, stop, usage } = completion;
-        self.count(usage);
+        self.spent.add(&usage);
+        self.learn(usage);
         listener(TurnEvent::Answered { usage });
-        let calls: Vec<ToolCall> = calls_of(&parts).cloned().collect();
+        let calls: Vec<ToolCall> = message_calls(&parts).cloned().collect();
         if !parts.is_empty() {
-            self.store(Entry::Model { parts, usage })?;
+            self.store(Entry::Model { parts, usage, is_cut: false })?;
         }
         if !calls.is_empty() {
             return Ok(Asked::Calls(calls));
@@ -127,12 +128,12 @@ impl Agent {
             return Ok(());
         }
         let parts = vec![Part::Text { text }];
-        self.store(Entry::Model { parts, usage: Usage::default() })
+        self.store(Entry::Model { parts, usage: Usage::default(), is_cut: true })
     }
 
     /// Takes calls out of the text, where the model wrote them there.
     fn recover(&self, completion: &mut Completion) {
-        if calls_of(&completion.parts).next().is_some() {
+        if message_calls(&completion.parts).next().is_some() {
             return;
         }
         let is_tool = |name: &str| self.tools.has(name);
@@ -160,11 +161,6 @@ impl Agent {
             }
             known.push(call.id.clone());
         }
-    }
-
-    fn count(&mut self, usage: Usage) {
-        self.spent.add(&usage);
-        self.learn(usage);
     }
 
     /// Shortens the conversation after the provider refused it as too long.

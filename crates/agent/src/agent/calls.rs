@@ -35,7 +35,6 @@ impl Agent {
             was_stopped |= self.run_batch(turn, batch, cancel, listener).await?;
             rest = behind;
         }
-        self.tools.forget();
         Ok(was_stopped)
     }
 
@@ -126,9 +125,7 @@ impl Agent {
             output: reply.meta.output_path.clone(),
         }
     }
-}
 
-impl Agent {
     /// Cuts a result that would fill much of the context window.
     fn cut(&self, text: &mut String, output: Option<&str>) {
         let most = (f64::from(self.settings.context) * self.bytes_of_token * MAX_SHARE) as usize;

@@ -7,10 +7,10 @@ use futures_util::future::{Either, select};
 use sinew_tool::Cancel;
 
 use super::{Agent, AgentError, TurnEvent, TurnListener};
-use crate::compaction::{Compaction, Summary, n_summarized, oldest_results, weight};
-use crate::message::Message;
+use crate::compaction::{Compaction, Summary, n_summarized, oldest_results};
+use crate::message::{Message, message_text};
 use crate::model::{CompletionRequest, StopReason, Usage};
-use crate::session::{Entry, text_of};
+use crate::session::Entry;
 
 /// How many bytes are about a token, until a provider has counted some.
 pub(super) const BYTES_OF_TOKEN: f64 = 3.6;
@@ -31,8 +31,7 @@ impl Agent {
     }
 
     fn request_bytes(&self) -> usize {
-        let messages: usize = self.session.messages().iter().map(weight).sum();
-        self.system.len() + self.tools.n_bytes() + messages
+        self.system.len() + self.tools.n_bytes() + self.session.n_bytes()
     }
 
     /// Corrects the estimate by what the provider counted.
@@ -65,7 +64,11 @@ impl Agent {
         if (self.request_tokens() as f64) < room * PRESSURE {
             return Ok(());
         }
-        self.shorten((room * RELIEF) as u64, "context_limit", cancel, listener).await
+        match self.shorten((room * RELIEF) as u64, "context_limit", cancel, listener).await {
+            // A hook that blocks it means not now; a conversation that is too long is refused by the provider.
+            Err(AgentError::Blocked(_)) => Ok(()),
+            shortened => shortened,
+        }
     }
 
     /// Shortens the conversation now, as a person asks for; a summary replaces all but the last messages.
@@ -140,7 +143,7 @@ impl Agent {
             Either::Right(_) => return None,
         };
         self.spent.add(&completed.usage);
-        let notes = text_of(&completed.parts);
+        let notes = message_text(&completed.parts);
         if notes.trim().is_empty() || completed.stop != StopReason::End {
             return None;
         }

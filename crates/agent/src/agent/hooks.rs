@@ -10,9 +10,8 @@ use sinew_tool::{
 };
 
 use super::{Agent, AgentError, Turn, TurnEnd};
-use crate::message::{Message, Part, ToolCall};
+use crate::message::{Message, Part, ToolCall, message_calls, message_text};
 use crate::model::{Completion, ToolSpec};
-use crate::session::{calls_of, text_of};
 
 /// The name of the agent in events; sub-agents will have others.
 const MAIN: &str = "main";
@@ -70,7 +69,7 @@ impl Agent {
     /// Lets hooks change the system prompt and the tools of a turn.
     pub(super) async fn before_prompt(&mut self) -> Result<(), AgentError> {
         self.system.clone_from(&self.settings.system);
-        self.tools.release();
+        self.tools.choose(None);
         if !self.runtime.has_hooks_at(HookEvent::BeforePrompt) {
             return Ok(());
         }
@@ -86,7 +85,7 @@ impl Agent {
         self.system.clone_from(&changed.system_prompt);
         if changed.tools != prompt.tools {
             let tools: Vec<ToolSpec> = read(Value::Array(changed.tools), "tools")?;
-            self.tools.fix(tools);
+            self.tools.choose(Some(tools));
         }
         if changed.messages != prompt.messages {
             self.session.set_messages(read(Value::Array(changed.messages), "messages")?);
@@ -130,13 +129,13 @@ impl Agent {
         if !self.runtime.has_hooks_at(HookEvent::AfterModelCall) {
             return Ok(());
         }
-        let text = text_of(&completion.parts);
+        let text = message_text(&completion.parts);
         let call = AfterModelCall {
             session: self.settings.session.clone(),
             provider: self.settings.provider.clone(),
             model: self.model.name().to_owned(),
             text: (!text.is_empty()).then_some(text),
-            tool_calls: calls_of(&completion.parts).map(|call| json!(call)).collect(),
+            tool_calls: message_calls(&completion.parts).map(|call| json!(call)).collect(),
             input_tokens: completion.usage.input,
             output_tokens: completion.usage.output,
             iteration: u64::from(turn.n_iterations),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::assembly::Listener;
 use crate::decoder::{Decoder, number_of, text_of};
-use crate::message::{CallResult, Message, Part};
+use crate::message::{CallResult, Message, Part, message_text};
 use crate::model::{CompletionRequest, ModelError, StopReason, ToolSpec};
 use crate::provider_error::provider_error;
 
@@ -57,15 +57,6 @@ pub(super) fn tools(tools: &[ToolSpec]) -> Value {
         .collect()
 }
 
-/// Returns the text of a message.
-pub(super) fn text_of_parts(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect()
-}
-
 fn said(parts: &[Part]) -> Value {
     let calls: Vec<Value> = parts
         .iter()
@@ -77,7 +68,7 @@ fn said(parts: &[Part]) -> Value {
             _ => None,
         })
         .collect();
-    let mut said = json!({"role": "assistant", "content": text_of_parts(parts)});
+    let mut said = json!({"role": "assistant", "content": message_text(parts)});
     if let (false, Value::Object(members)) = (calls.is_empty(), &mut said) {
         members.insert(String::from("tool_calls"), Value::Array(calls));
     }

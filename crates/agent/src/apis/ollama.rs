@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::chat;
 use crate::assembly::Listener;
 use crate::decoder::{Decoder, number_of, text_of};
-use crate::message::{Message, Part};
+use crate::message::{Message, Part, message_text};
 use crate::model::{CompletionRequest, ModelError, StopReason};
 use crate::provider_error::provider_error;
 
@@ -54,7 +54,7 @@ fn said(parts: &[Part]) -> Value {
             _ => None,
         })
         .collect();
-    let mut said = json!({"role": "assistant", "content": chat::text_of_parts(parts)});
+    let mut said = json!({"role": "assistant", "content": message_text(parts)});
     if let (false, Value::Object(members)) = (calls.is_empty(), &mut said) {
         members.insert(String::from("tool_calls"), Value::Array(calls));
     }

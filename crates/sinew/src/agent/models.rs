@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
-use sinew_agent::{Prices, Wire};
+use sinew_agent::{Prices, Usage, Wire};
 use sinew_guard::{HttpAddress, HttpClient};
 use sinew_tool::ApiKey;
 use tokio::time::timeout;
@@ -16,7 +16,7 @@ const USUAL_CONTEXT: u32 = 128_000;
 /// What Ollama is asked for where none is configured: its own default cuts prompts of agents.
 const OLLAMA_CONTEXT: u32 = 16_384;
 /// Below this context window a model gets a short prompt and few tools.
-pub(crate) const LEAN_BELOW: u32 = 16_000;
+const LEAN_BELOW: u32 = 16_000;
 /// The most tokens of one answer, where none are configured.
 const MAX_OUTPUT: u32 = 32_000;
 /// How long a server on this machine may take to say what it serves.
@@ -24,7 +24,7 @@ const PROBE: Duration = Duration::from_millis(1_500);
 /// The most bytes of what it says.
 const MAX_PROBED: usize = 4 << 20;
 /// The word for the model that a server on this machine serves.
-pub(crate) const LOCAL: &str = "local";
+const LOCAL: &str = "local";
 
 /// A model that was chosen.
 #[derive(Debug, Clone)]
@@ -49,6 +49,18 @@ pub(crate) struct ChosenModel {
 }
 
 impl ChosenModel {
+    /// Returns what tokens it used, and what they cost, in words.
+    pub(crate) fn usage_words(&self, usage: &Usage) -> String {
+        let cost = self.prices.map(|prices| format!(", ${:.4}", prices.cost(usage)));
+        format!(
+            "{} tokens read ({} from the cache), {} written{}",
+            usage.input,
+            usage.cached,
+            usage.output,
+            cost.unwrap_or_default()
+        )
+    }
+
     /// Returns whether its context window is small.
     pub(crate) fn is_lean(&self) -> bool {
         self.context < LEAN_BELOW

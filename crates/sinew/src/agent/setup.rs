@@ -1,7 +1,8 @@
 //! Makes an agent out of configuration and options: model, tools, system prompt and session.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use sinew_agent::{
@@ -23,7 +24,7 @@ use crate::wiring::{self, Loaded, Wired};
 /// The tools of a model with a small context window, by the names of the native dialect.
 const LEAN_TOOLS: [&str; 6] = ["Read", "Grep", "Glob", "Edit", "Write", "Bash"];
 /// How long the tools of MCP servers are waited for.
-const TOOLS_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
+const TOOLS_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the options of a command ask for.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +97,6 @@ pub(crate) async fn set_up(
     if let Some(stored) = &stored {
         loaded.settings.session = Some(stored.id.clone());
     }
-    let settings = settings(loaded, wanted, &chosen)?;
     let is_native = loaded.settings.dialect.name == "native";
     let serve: &[&str] = match is_native {
         true if chosen.is_lean() => &LEAN_TOOLS,
@@ -109,8 +109,7 @@ pub(crate) async fn set_up(
         wired.runtime.tools_settled(TOOLS_WITHIN).await;
     }
     let root = loaded.roots.first().context("there is no root")?;
-    let system = prompt(loaded, &wired, &chosen, root)?;
-    let settings = AgentSettings { session: wired.session.clone(), system, ..settings };
+    let settings = settings(loaded, wanted, &chosen, &wired)?;
     let (mut transcript, session) = match &stored {
         Some(stored) => {
             let session = transcript::session(&sessions, &stored.id)?;
@@ -146,20 +145,17 @@ pub(crate) fn switch_model(
     chosen: ChosenModel,
     parts: &mut AgentParts,
 ) -> anyhow::Result<()> {
-    let root = loaded.roots.first().context("there is no root")?;
-    let system = prompt(loaded, &parts.wired, &chosen, root)?;
-    let settings = settings(loaded, wanted, &chosen)?;
-    let settings = AgentSettings { session: parts.wired.session.clone(), system, ..settings };
+    let settings = settings(loaded, wanted, &chosen, &parts.wired)?;
     parts.agent.set_model(Arc::new(model_client::connect(&chosen)?), settings);
     parts.chosen = chosen;
     Ok(())
 }
 
-/// Returns the settings but for session and prompt, which the tools decide.
 fn settings(
     loaded: &Loaded,
     wanted: &AgentWishes,
     chosen: &ChosenModel,
+    wired: &Wired,
 ) -> anyhow::Result<AgentSettings> {
     let agent = &loaded.settings.agent;
     let budget = wanted.budget.as_ref().or(agent.budget.as_ref());
@@ -178,9 +174,9 @@ fn settings(
         );
     };
     Ok(AgentSettings {
-        session: String::new(),
+        session: wired.session.clone(),
         provider: chosen.provider.clone(),
-        system: String::new(),
+        system: prompt(loaded, wired, chosen)?,
         offer: Offer {
             is_lean: chosen.is_lean(),
             has_namespaces: loaded.settings.dialect.name == "codex"
@@ -198,12 +194,8 @@ fn settings(
 }
 
 /// Makes the system prompt of the served tools and of the instructions that are found.
-fn prompt(
-    loaded: &Loaded,
-    wired: &Wired,
-    chosen: &ChosenModel,
-    root: &Path,
-) -> anyhow::Result<String> {
+fn prompt(loaded: &Loaded, wired: &Wired, chosen: &ChosenModel) -> anyhow::Result<String> {
+    let root = loaded.roots.first().context("there is no root")?;
     let catalogs = wired.runtime.catalogs();
     let catalog = catalogs.first().context("there are no tools")?;
     let mut instructions = Vec::new();
@@ -211,7 +203,7 @@ fn prompt(
         let user_dir = loaded.said.places.config();
         let found = config::instructions(user_dir.as_deref(), root);
         found.problems.iter().for_each(|problem| say(problem));
-        let of = |(path, text): (std::path::PathBuf, String)| Instructions {
+        let of = |(path, text): (PathBuf, String)| Instructions {
             path: path.display().to_string(),
             text,
         };

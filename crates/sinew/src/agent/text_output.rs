@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use console::Style;
 use indicatif::{ProgressBar, ProgressStyle};
-use sinew_agent::{StreamEvent, TurnEvent};
+use sinew_agent::{AgentError, StreamEvent, TurnEnd, TurnEvent};
 
 use super::call_line;
 use super::markdown::MarkdownStream;
@@ -44,7 +44,6 @@ pub(crate) struct TextOutput {
     is_thinking: bool,
     /// The text of the message under way, where it does not stream.
     text: String,
-    n_arguments: usize,
     /// Styles Markdown, in a conversation.
     markdown: Option<MarkdownStream>,
 }
@@ -62,7 +61,6 @@ impl TextOutput {
             is_in_text: false,
             is_thinking: false,
             text: String::new(),
-            n_arguments: 0,
             markdown: None,
         }
     }
@@ -96,26 +94,22 @@ impl TextOutput {
         }
     }
 
-    /// Ends the output of a turn. In a pipe it writes the last answer to standard output.
-    pub(crate) fn ends(&mut self, answer: &str) -> io::Result<()> {
+    /// Ends the output of a turn. In a pipe it writes the last answer to standard output; where the turn failed, what the
+    /// model said is written to standard error.
+    pub(crate) fn ends(&mut self, ended: &Result<TurnEnd, AgentError>) -> io::Result<()> {
         self.spinner.finish_and_clear();
         self.end_text();
-        if self.streams {
+        let Ok(TurnEnd { text, .. }) = ended else {
+            self.flush_to_errors();
+            return Ok(());
+        };
+        self.text.clear();
+        if self.streams || text.trim().is_empty() {
             return Ok(());
         }
-        self.text.clear();
         let mut out = io::stdout().lock();
-        if !answer.trim().is_empty() {
-            writeln!(out, "{}", answer.trim_end())?;
-        }
+        writeln!(out, "{}", text.trim_end())?;
         out.flush()
-    }
-
-    /// Ends the output of a turn that failed: what the model said stays on standard error.
-    pub(crate) fn fails(&mut self) {
-        self.spinner.finish_and_clear();
-        self.end_text();
-        self.flush_to_errors();
     }
 
     fn stream(&mut self, event: &StreamEvent) {
@@ -148,10 +142,9 @@ impl TextOutput {
             StreamEvent::Thinking(_) => {}
             StreamEvent::CallBegins(name) => {
                 self.end_text();
-                self.n_arguments = 0;
                 self.waits(format!("the model calls {}", sinew_tool::shown_line(name)));
             }
-            StreamEvent::Arguments(n) => self.n_arguments += n,
+            StreamEvent::Arguments(_) => {}
             StreamEvent::Retry { error, after } => {
                 self.text.clear();
                 self.end_text();
@@ -170,7 +163,7 @@ impl TextOutput {
     }
 
     /// Writes a line to standard error.
-    pub(crate) fn say(&mut self, line: &str) {
+    fn say(&mut self, line: &str) {
         self.spinner.finish_and_clear();
         self.end_text();
         let _ = writeln!(screen::errors(), "{line}");

@@ -94,13 +94,13 @@ impl Transcript for StoredTranscript {
             self.sessions.create(&new).map_err(|error| error.to_string())?;
         }
         let entry = serde_json::to_value(entry).map_err(|error| error.to_string())?;
-        self.sessions.append(&self.id, number, &entry).map_err(|error| error.to_string())?;
+        let stored = self.sessions.append(&self.id, number, &entry);
+        let stored = stored.map_err(|error| error.to_string())?;
         self.n_entries.store(number + 1, Ordering::SeqCst);
         let mut recording = lock(&self.recording);
         if let Some(file) = &mut *recording {
-            let line = format!("{}\n", self.sessions.stored_entry(&entry));
             // The session itself is stored, so it continues.
-            if let Err(error) = file.write_all(line.as_bytes()) {
+            if let Err(error) = file.write_all(format!("{stored}\n").as_bytes()) {
                 say(&format!("the recording ends here: {error}"));
                 *recording = None;
             }
@@ -131,7 +131,7 @@ pub(crate) fn find(sessions: &Sessions, word: &str, root: &str) -> anyhow::Resul
 }
 
 /// The word for the latest session.
-pub(crate) const LATEST: &str = "latest";
+const LATEST: &str = "latest";
 
 /// Reads the conversation of a session.
 pub(crate) fn session(sessions: &Sessions, id: &str) -> anyhow::Result<Session> {

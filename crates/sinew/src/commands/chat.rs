@@ -14,13 +14,12 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Editor, Helper};
-use sinew_agent::{AgentError, TurnEnd, TurnEvent, TurnStop};
-use sinew_guard::{CheckpointId, timestamp};
+use sinew_agent::{TurnEnd, TurnEvent};
+use sinew_guard::CheckpointId;
 use sinew_tool::sync::lock;
 use sinew_tool::{Approver, Cancel, shown_line};
 
-use super::run::{change_lines, resumed};
-use crate::agent::changes;
+use super::run::{change_lines, changed, newest, resumed, say_stop};
 use crate::agent::text_output::{self, TextOutput};
 use crate::agent::{AgentParts, AgentWishes, choose_model, set_up, switch_model, transcript};
 use crate::cli::{AgentArgs, CheckpointCommand};
@@ -107,10 +106,7 @@ pub(crate) fn run(
         tokio.block_on(parts.agent.ended(&end));
     }
     tokio.shutdown_background();
-    super::end_sessions(&parts.wired.runtime, super::ENDS);
-    parts.wired.runtime.end_background();
-    parts.wired.servers.iter().for_each(sinew_mcp_client::Servers::close);
-    super::flush(&parts.wired.runtime);
+    super::close(&parts.wired);
     talked?;
     Ok(ExitCode::SUCCESS)
 }
@@ -178,38 +174,20 @@ impl Chat<'_> {
     fn turn(&mut self, prompt: Option<String>) {
         let cancel = Cancel::default();
         *lock(&self.turns) = cancel.clone();
-        let before = self.newest();
+        let before = newest(&self.parts);
         let mut output = TextOutput::for_chat(self.progress.clone());
         let mut listener = |event: TurnEvent<'_>| output.event(&event);
         let agent = &mut self.parts.agent;
         let ended = self.tokio.block_on(agent.turn(prompt, &cancel, &mut listener));
-        match &ended {
-            Ok(end) => {
-                // What cannot be written to the terminal is lost anyway.
-                let _ = output.ends(&end.text);
-            }
-            Err(_) => output.fails(),
-        }
-        say_end(&ended);
+        // What cannot be written to the terminal is lost anyway.
+        let _ = output.ends(&ended);
+        say_stop(&ended);
         self.last_end = ended.ok().or(self.last_end.take());
-        let (Some(checkpoints), Some(root)) =
-            (&self.parts.wired.checkpoints, self.loaded.roots.first())
-        else {
-            return;
-        };
-        match changes::since(checkpoints, &self.parts.wired.session, before, root) {
-            Ok(changes) if changes.files.is_empty() => {}
-            Ok(changes) => {
-                self.last_change = changes.first.as_ref().and_then(|first| first.parse().ok());
-                change_lines(&self.loaded, &changes);
-            }
-            Err(error) => say(&error.to_string()),
+        let changes = changed(&self.loaded, &self.parts, before);
+        if !changes.files.is_empty() {
+            self.last_change = changes.first.as_ref().and_then(|first| first.parse().ok());
+            change_lines(&self.loaded, &changes);
         }
-    }
-
-    fn newest(&self) -> Option<CheckpointId> {
-        let checkpoints = self.parts.wired.checkpoints.as_ref()?;
-        changes::newest(checkpoints, &self.parts.wired.session).ok().flatten()
     }
 
     /// Does what a command says. Returns whether the user leaves.
@@ -309,37 +287,12 @@ impl Chat<'_> {
     fn sessions(&self) -> anyhow::Result<()> {
         let sessions = transcript::sessions(&self.loaded)?;
         let root = self.loaded.roots.first().context("there is no root")?.to_string_lossy();
-        let mut text = String::new();
-        for session in sessions.list(Some(&root), 20)? {
-            let time = timestamp(session.updated_ms);
-            writeln!(text, "{}  {time}  {}", session.id, shown_line(&session.title))?;
-        }
-        print(&text)
+        super::sessions::list(&sessions.list(Some(&root), 20)?, false)
     }
 
     fn cost(&self) -> anyhow::Result<()> {
         let usage = self.parts.agent.session().usage();
-        let dollars =
-            self.parts.chosen.prices.map(|prices| format!(", ${:.4}", prices.cost(&usage)));
-        print(&format!(
-            "{} tokens read ({} from the cache), {} written{}\n",
-            usage.input,
-            usage.cached,
-            usage.output,
-            dollars.unwrap_or_default()
-        ))
-    }
-}
-
-/// Says how a turn ended, unless the model was done.
-fn say_end(ended: &Result<TurnEnd, AgentError>) {
-    match ended {
-        Ok(end) => match end.stop {
-            TurnStop::Done => {}
-            TurnStop::Interrupted => say("interrupted; what was done so far is kept"),
-            stop => say(&format!("the turn ended: {stop}")),
-        },
-        Err(error) => say(&error.to_string()),
+        print(&format!("{}\n", self.parts.chosen.usage_words(&usage)))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use sinew_guard::SandboxLevel;
-use sinew_mcp::{Options, Stream, wire_name};
-use sinew_mcp_client::Servers;
+use sinew_mcp::{Options, Stream};
 use sinew_runtime::Runtime;
+use sinew_tool::wire_name;
 
 use crate::config::{LogLevel, env_vars};
 use crate::screen::say;
@@ -38,7 +38,7 @@ pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
     let (servers, session) = (wired.servers.clone(), wired.session.clone());
     let options = Options {
         dialect: None,
-        session: wired.session,
+        session: wired.session.clone(),
         instructions: instructions(loaded, &wired.runtime),
         max_line_bytes: loaded.settings.max_line_bytes,
         inline: true,
@@ -61,10 +61,7 @@ pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
         gone: Box::new(ends.gone),
     };
     let served = sinew_mcp::serve(std::sync::Arc::clone(&wired.runtime), options, stream);
-    super::end_sessions(&wired.runtime, super::ENDS);
-    wired.runtime.end_background();
-    wired.servers.iter().for_each(Servers::close);
-    super::flush(&wired.runtime);
+    super::close(&wired);
     served?;
     Ok(ExitCode::SUCCESS)
 }

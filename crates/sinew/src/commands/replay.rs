@@ -25,8 +25,7 @@ use sinew_tool::{
 
 use super::run::{RunOutput, change_lines};
 use crate::agent::changes;
-use crate::agent::json_output::JsonOutput;
-use crate::agent::text_output::{self, TextOutput};
+use crate::agent::text_output;
 use crate::cli::{Global, ReplayArgs};
 use crate::config;
 use crate::output;
@@ -57,7 +56,7 @@ pub(crate) fn run(global: &Global, helper: Helper, args: &ReplayArgs) -> anyhow:
     let mut global = global.clone();
     global.dialect = Some(recording.header.dialect.clone());
     if is_demo {
-        let root = output::temporary_dir("sinew-demo-")?;
+        let root = output::temporary_dir(&format!("sinew-demo-{}", wiring::new_session()?))?;
         for (name, text) in &recording.header.files {
             output::lay_out(&root, name, text)?;
         }
@@ -82,11 +81,7 @@ pub(crate) fn run(global: &Global, helper: Helper, args: &ReplayArgs) -> anyhow:
     };
     let code = tokio.block_on(replayed(&loaded, wired.as_ref(), &recording, pause, args.json));
     tokio.shutdown_background();
-    if let Some(wired) = &wired {
-        super::end_sessions(&wired.runtime, super::ENDS);
-        wired.runtime.end_background();
-        super::flush(&wired.runtime);
-    }
+    wired.iter().for_each(super::close);
     code
 }
 
@@ -121,10 +116,7 @@ async fn replayed(
         Agent::new(Arc::clone(&runtime), model.clone(), settings, transcript, Session::default());
     let cancel = Cancel::default();
     signals::end_turns(Arc::new(Mutex::new(cancel.clone())), &runtime)?;
-    let mut output = match as_json {
-        true => RunOutput::Json(JsonOutput::default()),
-        false => RunOutput::Text(Box::new(TextOutput::new(text_output::progress()))),
-    };
+    let mut output = RunOutput::new(as_json, text_output::progress());
     let mut ended = None;
     for prompt in recording.prompts() {
         if !as_json {
@@ -133,10 +125,7 @@ async fn replayed(
         let mut listener = |event: TurnEvent<'_>| output.event(&event);
         let end = agent.turn(Some(prompt.to_owned()), &cancel, &mut listener).await;
         if let RunOutput::Text(text) = &mut output {
-            match &end {
-                Ok(end) => text.ends(&end.text)?,
-                Err(_) => text.fails(),
-            }
+            text.ends(&end)?;
         }
         ended = Some(end?);
         if cancel.is_cancelled() {

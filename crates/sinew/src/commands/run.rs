@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, bail};
+use indicatif::ProgressBar;
 use serde_json::json;
 use sinew_agent::{AgentError, ModelErrorKind, TurnEnd, TurnEvent, TurnStop};
 use sinew_guard::{CheckpointId, Profile, SandboxLevel, StoredSession};
-use sinew_tool::{Approver, Cancel, Kind};
+use sinew_tool::{Approver, Cancel, Kind, wire_name};
 
 use crate::agent::changes::{self, Changes};
 use crate::agent::json_output::JsonOutput;
@@ -32,6 +33,13 @@ pub(super) enum RunOutput {
 }
 
 impl RunOutput {
+    pub(super) fn new(as_json: bool, progress: ProgressBar) -> Self {
+        match as_json {
+            true => Self::Json(JsonOutput::default()),
+            false => Self::Text(Box::new(TextOutput::new(progress))),
+        }
+    }
+
     pub(super) fn event(&mut self, event: &TurnEvent<'_>) {
         match self {
             Self::Text(text) => text.event(event),
@@ -58,20 +66,14 @@ pub(crate) fn run(loaded: Loaded, args: &RunArgs) -> anyhow::Result<ExitCode> {
     let terminal = Terminal { progress: Some(progress.clone()) };
     let approver = (terminal::is_attended() && !reads_input && !args.json)
         .then(|| Arc::new(terminal) as Arc<dyn Approver>);
-    let output = match args.json {
-        true => RunOutput::Json(JsonOutput::default()),
-        false => RunOutput::Text(Box::new(TextOutput::new(progress))),
-    };
+    let output = RunOutput::new(args.json, progress);
     let mut parts = tokio.block_on(async {
         let chosen = choose_model(&loaded, &wanted, stored.as_ref()).await?;
         set_up(&mut loaded, &wanted, chosen, "run", approver, stored).await
     })?;
     let code = tokio.block_on(worked(&loaded, &mut parts, task, output));
     tokio.shutdown_background();
-    super::end_sessions(&parts.wired.runtime, super::ENDS);
-    parts.wired.runtime.end_background();
-    parts.wired.servers.iter().for_each(sinew_mcp_client::Servers::close);
-    super::flush(&parts.wired.runtime);
+    super::close(&parts.wired);
     code
 }
 
@@ -139,8 +141,7 @@ async fn worked(
     signals::end_turns(turns, &parts.wired.runtime)?;
     let closed = cancel.clone();
     let catalogs = parts.wired.runtime.catalogs();
-    let shell = catalogs.first().and_then(|catalog| catalog.does("Bash"));
-    let shell = shell.map(|name| name.replace("::", "__"));
+    let shell = catalogs.first().and_then(|catalog| catalog.does("Bash")).map(wire_name);
     let mut was_command_denied = false;
     let mut listener = |event: TurnEvent<'_>| {
         output.event(&event);
@@ -163,13 +164,7 @@ async fn worked(
             Ok(ExitCode::from(exit_code(&ended)))
         }
         RunOutput::Text(mut text) => {
-            let written = match &ended {
-                Ok(end) => text.ends(&end.text),
-                Err(_) => {
-                    text.fails();
-                    Ok(())
-                }
-            };
+            let written = text.ends(&ended);
             summary(loaded, parts, &ended, &changes);
             if was_command_denied {
                 recommend_profile(loaded, parts);
@@ -182,13 +177,18 @@ async fn worked(
     }
 }
 
-fn newest(parts: &AgentParts) -> Option<CheckpointId> {
+/// Returns the newest checkpoint of the session.
+pub(super) fn newest(parts: &AgentParts) -> Option<CheckpointId> {
     let checkpoints = parts.wired.checkpoints.as_ref()?;
     changes::newest(checkpoints, &parts.wired.session).ok().flatten()
 }
 
 /// Returns what the run changed, and says why where that is not known.
-fn changed(loaded: &Loaded, parts: &AgentParts, before: Option<CheckpointId>) -> Changes {
+pub(super) fn changed(
+    loaded: &Loaded,
+    parts: &AgentParts,
+    before: Option<CheckpointId>,
+) -> Changes {
     let (Some(checkpoints), Some(root)) = (&parts.wired.checkpoints, loaded.roots.first()) else {
         return Changes::default();
     };
@@ -285,34 +285,31 @@ fn summary(
     ended: &Result<TurnEnd, AgentError>,
     changes: &Changes,
 ) {
-    let session = &parts.wired.session;
-    match ended {
-        Ok(end) => match end.stop {
-            TurnStop::Done => {}
-            TurnStop::MaxIterations => say(&format!(
-                "stopped after {} rounds of tool calls (`--max-turns` allows more)",
-                end.n_iterations.saturating_sub(1)
-            )),
-            TurnStop::Repeated => {
-                say("stopped, since the model made the same call again and again")
-            }
-            TurnStop::Budget => say("stopped, since the budget is used up"),
-            TurnStop::Interrupted => say("interrupted; what was done so far is kept"),
-            TurnStop::Length => say("the answer was cut at the most output tokens of the model"),
-            TurnStop::Refusal => say("the model or its provider refused to answer"),
-        },
-        Err(error) => say(&error.to_string()),
-    }
+    say_stop(ended);
     change_lines(loaded, changes);
-    let spent = parts.agent.spent();
-    let cost = parts.chosen.prices.map(|prices| format!(", ${:.4}", prices.cost(&spent)));
-    say(&format!(
-        "session {session}: {} tokens read ({} from the cache), {} written{}; go on with: sinew run --resume {session}",
-        spent.input,
-        spent.cached,
-        spent.output,
-        cost.unwrap_or_default()
-    ));
+    let session = &parts.wired.session;
+    let used = parts.chosen.usage_words(&parts.agent.spent());
+    say(&format!("session {session}: {used}; go on with: sinew run --resume {session}"));
+}
+
+/// Says why a turn ended, unless the model was done.
+pub(super) fn say_stop(ended: &Result<TurnEnd, AgentError>) {
+    let end = match ended {
+        Ok(end) => end,
+        Err(error) => return say(&error.to_string()),
+    };
+    match end.stop {
+        TurnStop::Done => {}
+        TurnStop::MaxTurns => say(&format!(
+            "stopped after {} rounds of tool calls (`--max-turns` allows more)",
+            end.n_iterations.saturating_sub(1)
+        )),
+        TurnStop::Repeated => say("stopped, since the model made the same call again and again"),
+        TurnStop::Budget => say("stopped, since the budget is used up"),
+        TurnStop::Interrupted => say("interrupted; what was done so far is kept"),
+        TurnStop::Length => say("the answer was cut at the most output tokens of the model"),
+        TurnStop::Refusal => say("the model or its provider refused to answer"),
+    }
 }
 
 fn exit_code(ended: &Result<TurnEnd, AgentError>) -> u8 {

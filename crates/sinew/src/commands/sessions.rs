@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde_json::json;
-use sinew_agent::{Entry, Part};
+use sinew_agent::{Entry, Part, TurnStop};
 use sinew_guard::{Sessions, StoredSession, timestamp};
 use sinew_tool::shown_line;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(loaded: &Loaded, command: &SessionsCommand) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(sessions: &[StoredSession], as_json: bool) -> anyhow::Result<()> {
+pub(super) fn list(sessions: &[StoredSession], as_json: bool) -> anyhow::Result<()> {
     if as_json {
         let mut out = std::io::stdout().lock();
         for session in sessions {
@@ -98,7 +98,7 @@ fn show(sessions: &Sessions, session: &StoredSession) -> anyhow::Result<()> {
             }
             Entry::Notice { text } => writeln!(out, "{text}")?,
             Entry::Compaction(_) => writeln!(out, "[the conversation was shortened]")?,
-            Entry::TurnEnds { stop } if stop != "done" => writeln!(out, "[ended: {stop}]")?,
+            Entry::TurnEnds { stop } if stop != TurnStop::Done => writeln!(out, "[ended: {stop}]")?,
             Entry::TurnWithdrawn => writeln!(out, "[refused before the model got it]")?,
             Entry::CallBegins { .. } | Entry::CallEnds { .. } | Entry::TurnEnds { .. } => {}
         }

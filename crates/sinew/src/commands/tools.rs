@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use sinew_runtime::{Catalog, ToolInfo, Visibility};
-use sinew_tool::Effects;
+use sinew_tool::{Effects, wire_name};
 
 use crate::cli::{Format, ToolsArgs};
 use crate::screen;
@@ -89,7 +89,7 @@ fn cost(catalog: Option<&Catalog>, as_json: bool) -> anyhow::Result<ExitCode> {
 
 /// Formats a tool for a protocol or model API. `::` in a name becomes `__`; calls may use either.
 fn shaped(tool: ToolInfo, format: Format) -> Value {
-    let name = tool.name.replace("::", "__");
+    let name = wire_name(&tool.name);
     match format {
         Format::Mcp => mcp(tool),
         Format::Anthropic => json!({
