@@ -4,6 +4,7 @@ Each API gets the same script. The journal of the server says what sinew sent.
 """
 
 import contextlib
+import http.server
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -546,6 +548,67 @@ def chat(directory, server):
         contains(done.stderr, "needs a terminal", "sinew run")
 
 
+class Ollama(http.server.BaseHTTPRequestHandler):
+    """As much of Ollama as a model that says one word needs."""
+
+    asked = []
+
+    def reply(self, *lines):
+        content = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_GET(self):
+        self.reply({"models": [{"name": "tiny:latest"}]} if self.path == "/api/tags" else {})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path == "/api/show":
+            return self.reply({"model_info": {"qwen2.context_length": 32768}})
+        Ollama.asked.append(body)
+        end = {"message": {"content": ""}, "done": True, "done_reason": "stop"}
+        self.reply({"message": {"content": "found"}, "done": False}, end)
+
+    def log_message(self, *_):
+        pass
+
+
+def found(directory, server):
+    config = checks.Path(os.environ["HOME"]) / ".config/sinew/config.toml"
+    aside = config.rename(config.with_suffix(".aside"))
+    project = Project(directory, "found", {})
+    try:
+        with check("a model server on a usual port is named, and used when it is chosen"):
+            try:
+                local = http.server.ThreadingHTTPServer(("127.0.0.1", 11434), Ollama)
+            except OSError as error:
+                raise Skip(f"port 11434: {error}") from None
+            threading.Thread(target=local.serve_forever, daemon=True).start()
+            try:
+                done = project.run("run", "x")
+                equal((done.returncode, done.stdout), (2, ""), done.stderr)
+                if "tiny:latest" not in done.stderr:
+                    raise Skip("another model server runs here")
+                contains(done.stderr, "Ollama at http://127.0.0.1:11434 serves tiny:latest", "--model local")
+                equal(Ollama.asked, [], "requests without a choice")
+                done = project.run("run", "--model", "local", "x")
+                equal((done.returncode, done.stdout), (0, "found\n"), done.stderr)
+                equal(Ollama.asked[0]["options"]["num_ctx"], 16384)
+            finally:
+                local.shutdown()
+                local.server_close()
+        with check("without a model the error says what to set"):
+            done = project.run("run", "x")
+            equal((done.returncode, done.stdout), (2, ""), done.stderr)
+            if "serves" in done.stderr:
+                raise Skip("a model server runs here")
+            contains(done.stderr, "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "[models.NAME]", "127.0.0.1:11434")
+    finally:
+        aside.rename(config)
+
+
 def wait_for(condition):
     until = time.monotonic() + 30
     while not condition():
@@ -559,7 +622,7 @@ def body(directory):
     server = Server(directory)
     try:
         configure(server)
-        for part in (tasks, failures, requests, ways_of_ending, way_back, replays, chat):
+        for part in (tasks, failures, requests, ways_of_ending, way_back, replays, chat, found):
             part(directory, server)
     finally:
         server.end()

@@ -52,6 +52,17 @@ fn a_project_can_only_tighten() {
         json!("refuse"),
         &["files.hard_links"],
     );
+    let model = "[models.\"a.b\"]\nwire = \"chat\"\nurl = \"https://example.com\"";
+    check_project(model, "/models", Value::Null, &["models"]);
+    check_project("agent.model = \"openai/x\"", "/agent/model", Value::Null, &["agent.model"]);
+    let turns = "/agent/max_tool_iterations";
+    check_project(
+        "agent.max_tool_iterations = 99",
+        turns,
+        json!(20),
+        &["agent.max_tool_iterations"],
+    );
+    check_project("agent.max_tool_iterations = 5", turns, json!(5), &[]);
     check_project("dialect = \"moltis\"", "/dialect", json!("native"), &["dialect"]);
     check_project("dialect = \"native\"", "/dialect", json!("native"), &[]);
     check_project("serve = [\"all\"]", "/serve", Value::Null, &["serve"]);
