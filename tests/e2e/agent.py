@@ -118,6 +118,12 @@ def others():
          "response": {"content": '```json\n{"name": "Read", "arguments": {"file_path": "a.txt"}}\n```'}},
         {"match": {"userMessage": "E2E-TEXT-CALL", "hasToolResult": True}, "response": {"content": "read it from text"}},
         {"match": {"userMessage": "E2E-LEAN"}, "response": {"content": "lean"}},
+        *[{"match": {"toolCallId": f"grant_{n}"}, "response": {"content": "asked for it"}} for n in range(4)],
+        *[
+            {"match": {"userMessage": f"E2E-GRANT {n}"}, "response": {"toolCalls": [
+                {"id": f"grant_{n}", "name": "Bash", "arguments": json.dumps({"command": f"touch made-{n}"})}]}}
+            for n in range(4)
+        ],
         {"match": {"userMessage": "E2E-CHAT", "hasToolResult": False}, "response": {"content": "I **look** first.", "toolCalls": [CHAT[0], CHAT[1]]}},
         {"match": {"toolCallId": "chat_2"}, "response": {"content": CHAT_ANSWER}},
     ]
@@ -362,6 +368,33 @@ def ways_of_ending(directory, server):
             done = project.run("run", *args)
             equal((done.returncode, done.stdout), (2, ""), done.stderr)
             contains(done.stderr, words)
+    with check("a key comes from a program, which is no file of the project"):
+        for argv, words in [
+            (["/bin/sh", "-c", f"echo {KEY}; echo other"], None),
+            (["/bin/sh", "-c", "echo the keyring is locked >&2; exit 3"], "exits with 3: the keyring is locked"),
+            (["/bin/true"], "prints nothing"), (["/no/such/program"], "did not start"),
+            ([str(project.root / "key.sh")], "did not start"),
+        ]:
+            checks.write(project.root / "key.sh", f"#!/bin/sh\necho {KEY}\n").chmod(0o755)
+            more = checks.write(directory / "key.toml", "\n".join([
+                "[models.keyed]", 'wire = "chat"', f'url = "http://127.0.0.1:{server.port}/v1"', f"key_command = {json.dumps(argv)}",
+            ]))
+            done = project.run("--config", str(more), "run", "--model", "keyed", "E2E-AGAIN keyed")
+            equal(done.returncode, 2 if words else 0, done.stderr)
+            contains(done.stderr, words or "go on with")
+            true(KEY not in done.stderr + done.stdout, "the key is shown")
+    with check("the doctor names the model, or what is missing"):
+        find = lambda: next(
+            one for one in json.loads(project.run("doctor", "--json").stdout)["findings"] if one["name"] == "model"
+        )
+        contains(find()["detail"], "chat: chat at http://127.0.0.1", "64000 tokens")
+        key = os.environ.pop("E2E_KEY")
+        try:
+            missing = find()
+        finally:
+            os.environ["E2E_KEY"] = key
+        equal((missing["ok"], missing["needed"]), (False, False))
+        contains(missing["detail"], "E2E_KEY")
     with check("a budget ends the run before the next request"):
         done = project.run("run", "--budget", "1", "--json", "E2E-LOOP budget")
         lines = events(done)
@@ -542,6 +575,29 @@ def chat(directory, server):
             contains(project.run("sessions", "list").stdout, "E2E-CHAT make it uno")
         finally:
             screen.close()
+    with check("what was granted for the session is granted when it is resumed, and in no other"):
+        if not shutil.which("tmux"):
+            raise Skip("there is no tmux")
+        screen = Screen(project.root, f"E2E_KEY={KEY} {binary} --approvals ask chat")
+        try:
+            screen.until(end)
+            screen.type("E2E-GRANT 0")
+            contains(screen.until(r"Run it\? \[[^]]*\] *\n*$"), "for this session")
+            screen.type("s")
+            screen.until("asked for it" + end)
+            true((project.root / "made-0").exists(), "the command did not run")
+            done = project.run("run", "--resume", "latest", "x")
+            equal(done.returncode, 2, done.stderr)
+            contains(done.stderr, "is open in process", "sinew sessions fork")
+            screen.type("/exit")
+            screen.until(r"\[exit 0\]")
+        finally:
+            screen.close()
+        copy = project.run("sessions", "fork", "latest").stdout.strip()
+        own = json.loads(project.run("sessions", "list", "--json").stdout.splitlines()[1])["session"]
+        for n, (args, made) in enumerate([(["--resume", own], True), (["--resume", copy], False), ([], False)], 1):
+            done = project.run("--approvals", "ask", "run", *args, f"E2E-GRANT {n}")
+            equal((done.returncode, (project.root / f"made-{n}").exists()), (0, made), done.stderr)
     with check("a conversation needs a terminal"):
         done = project.run("chat")
         equal(done.returncode, 2)

@@ -158,6 +158,10 @@ pub struct Agent {
     system: String,
     /// Whether hooks were told that the agent began.
     is_started: bool,
+    /// How often the model was asked, in all turns of this agent.
+    n_iterations: u64,
+    /// How many calls it made in them.
+    n_calls: u64,
 }
 
 /// The state of a turn.
@@ -178,7 +182,7 @@ impl Agent {
         session: Session,
     ) -> Self {
         let tools = Tools::new(Arc::clone(&runtime), settings.session.clone(), settings.offer);
-        Self {
+        let mut agent = Self {
             runtime,
             model,
             system: settings.system.clone(),
@@ -189,7 +193,11 @@ impl Agent {
             spent: Usage::default(),
             bytes_of_token: fitting::BYTES_OF_TOKEN,
             is_started: false,
-        }
+            n_iterations: 0,
+            n_calls: 0,
+        };
+        agent.session.go_on_with(&agent.model_words());
+        agent
     }
 
     /// Returns the session.
@@ -208,6 +216,12 @@ impl Agent {
         self.system.clone_from(&settings.system);
         (self.model, self.settings, self.tools) = (model, settings, tools);
         self.bytes_of_token = fitting::BYTES_OF_TOKEN;
+        self.session.go_on_with(&self.model_words());
+    }
+
+    /// Returns the model as transcripts name it.
+    fn model_words(&self) -> String {
+        format!("{}/{}", self.settings.provider, self.model.name())
     }
 
     /// Runs a turn: a message of the user, or without one the rest of a turn that was interrupted. `cancel` ends it and
@@ -242,22 +256,23 @@ impl Agent {
         }
         let stop = match answer {
             // Only its end was not stored.
-            Some(LastAnswer::Whole) => TurnStop::Done,
-            _ => self.steps(&mut turn, cancel, listener).await?,
+            Some(LastAnswer::Whole) => Ok(TurnStop::Done),
+            _ => self.steps(&mut turn, cancel, listener).await,
         };
-        self.store(Entry::TurnEnds { stop })?;
+        let stored = stop.and_then(|stop| self.store(Entry::TurnEnds { stop }).map(|()| stop));
+        self.n_iterations += u64::from(turn.n_iterations);
+        self.n_calls += turn.n_calls;
+        self.turn_ended(&turn, begun.elapsed()).await;
         let Turn { name, n_iterations, n_calls, .. } = turn;
         let text = self.session.answer().to_owned();
-        let end = TurnEnd { turn: name, stop, text, n_iterations, n_calls };
-        self.turn_ended(&end, begun.elapsed()).await;
-        Ok(end)
+        Ok(TurnEnd { turn: name, stop: stored?, text, n_iterations, n_calls })
     }
 
     /// Stores the user's message; returns the name of the turn.
     async fn begin(&mut self, prompt: String) -> Result<String, AgentError> {
         let turn = (self.session.n_turns() + 1).to_string();
         self.turn_begins(&turn, &prompt).await?;
-        let model = self.model.name().to_owned();
+        let model = self.model_words();
         self.store(Entry::TurnBegins { turn: turn.clone(), prompt, model })?;
         Ok(turn)
     }

@@ -18,30 +18,49 @@ const NOTE: &str = "[this call was made ";
 /// The calls of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
-    /// How often each call had its last result, by the hash of name and arguments.
-    seen: HashMap<u64, (u64, u32)>,
+    /// The calls, by the hash of name and arguments.
+    seen: HashMap<u64, Seen>,
+}
+
+/// A call that was made.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The hash of its last result.
+    outcome: u64,
+    /// How often it had this result.
+    n_times: u32,
+    /// How many of it run now, side by side.
+    n_running: u32,
 }
 
 impl Repeats {
-    /// Returns whether a call was repeated so often that it does not run again.
+    /// Returns whether a call was repeated so often that it does not run again. Those that run now count as repeated.
     pub(crate) fn is_stopped(&self, call: &ToolCall) -> bool {
-        self.seen.get(&key(call)).is_some_and(|(_, n_times)| STOPPED <= n_times + 1)
+        self.seen.get(&key(call)).is_some_and(|seen| STOPPED <= seen.n_times + seen.n_running + 1)
     }
 
-    /// Counts a call. Returns a note for the model where it is repeated.
+    /// Notes that a call begins.
+    pub(crate) fn begin(&mut self, call: &ToolCall) {
+        self.seen.entry(key(call)).or_default().n_running += 1;
+    }
+
+    /// Counts a call that ended. Returns a note for the model where it is repeated.
     ///
     /// Notes in brackets at the end of its result do not count: some of them say how often the call was made.
     pub(crate) fn count(&mut self, call: &ToolCall, said: &str, changes: bool) -> Option<String> {
         if changes {
-            self.seen.clear();
+            self.seen.retain(|_, seen| 0 < seen.n_running);
+            self.seen.values_mut().for_each(|seen| seen.n_times = 0);
         }
         let outcome = hashed(&without_notes(said));
-        let (last, n_times) = self.seen.entry(key(call)).or_insert((outcome, 0));
-        if *last != outcome {
-            (*last, *n_times) = (outcome, 0);
+        let seen = self.seen.entry(key(call)).or_default();
+        seen.n_running = seen.n_running.saturating_sub(1);
+        if seen.outcome != outcome {
+            (seen.outcome, seen.n_times) = (outcome, 0);
         }
-        *n_times += 1;
-        (NOTICED <= *n_times).then(|| {
+        seen.n_times += 1;
+        let n_times = seen.n_times;
+        (NOTICED <= n_times).then(|| {
             format!("{NOTE}{n_times} times with this result; do something else, or answer]")
         })
     }
@@ -111,6 +130,29 @@ mod tests {
             .collect();
         assert_eq!(notes, [false, false, true, true]);
         assert!(repeats.is_stopped(&call(" {}")) && !repeats.is_stopped(&call("{\"a\":1}")));
+    }
+
+    #[test]
+    fn identical_calls_side_by_side_count() {
+        let mut repeats = Repeats::default();
+        let ran = (0..10).filter(|_| {
+            let runs = !repeats.is_stopped(&call("{}"));
+            if runs {
+                repeats.begin(&call("{}"));
+            }
+            runs
+        });
+        assert_eq!(ran.count(), 4);
+        for _ in 0..4 {
+            repeats.count(&call("{}"), "x", false);
+        }
+        assert!(repeats.is_stopped(&call("{}")));
+        // A change makes every result a new one, also while others run.
+        repeats.begin(&call("run"));
+        repeats.count(&call("edit"), "ok", true);
+        assert!(!repeats.is_stopped(&call("{}")));
+        repeats.count(&call("run"), "x", false);
+        assert_eq!(repeats.seen[&key(&call("run"))].n_running, 0);
     }
 
     #[test]

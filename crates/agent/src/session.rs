@@ -22,7 +22,7 @@ pub enum Entry {
         turn: String,
         /// The message.
         prompt: String,
-        /// The model.
+        /// The model, as `PROVIDER/MODEL`.
         model: String,
     },
     /// A message of the model.
@@ -111,6 +111,8 @@ pub struct Session {
     n_turns: u64,
     n_calls: u64,
     is_in_turn: bool,
+    /// The model of the last turn.
+    model: String,
     /// The last text of the model in this turn.
     answer: String,
     /// Whether the last message of the model was cut.
@@ -145,7 +147,8 @@ impl Session {
     /// Adds an entry.
     pub fn apply(&mut self, entry: &Entry) {
         match entry {
-            Entry::TurnBegins { prompt, .. } => {
+            Entry::TurnBegins { prompt, model, .. } => {
+                self.go_on_with(model);
                 self.n_turns += 1;
                 self.is_in_turn = true;
                 self.answer.clear();
@@ -179,6 +182,23 @@ impl Session {
             }
             Entry::TurnEnds { stop } => self.is_in_turn = stop.can_continue(),
         }
+    }
+
+    /// Notes which model continues. Another one cannot read what the last one sealed.
+    pub(crate) fn go_on_with(&mut self, model: &str) {
+        if self.model == model {
+            return;
+        }
+        model.clone_into(&mut self.model);
+        for message in &mut self.messages {
+            let Message::Model { parts } = message else { continue };
+            for part in parts {
+                if let Part::Thinking { sealed, .. } = part {
+                    *sealed = None;
+                }
+            }
+        }
+        self.n_bytes = self.messages.iter().map(weight).sum();
     }
 
     fn push(&mut self, message: Message) {
@@ -278,6 +298,8 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Sealed;
+    use crate::wire::Wire;
 
     fn call(id: &str) -> Part {
         Part::Call(ToolCall {
@@ -324,6 +346,27 @@ mod tests {
         let open = Session::of_entries(&before).open_calls();
         let begun: Vec<_> = open.iter().map(|open| open.call_id.as_deref()).collect();
         assert_eq!(begun, [Some("s-a"), Some("s-b"), None]);
+    }
+
+    #[test]
+    fn another_model_gets_no_sealed_items() {
+        let turn = |model: &str| Entry::TurnBegins {
+            turn: String::from("1"),
+            prompt: String::from("do it"),
+            model: model.to_owned(),
+        };
+        let item = serde_json::json!("sealed by the provider");
+        let sealed = Some(Sealed { wire: Wire::Responses, item });
+        let thinking = Part::Thinking { text: String::from("Hm"), sealed };
+        let usage = Usage::default();
+        let answer = Entry::Model { parts: vec![thinking], usage, is_cut: false };
+        for (model, is_kept) in [("a/m", true), ("a/n", false), ("b/m", false)] {
+            let session = Session::of_entries(&[turn("a/m"), answer.clone(), turn(model)]);
+            let said = serde_json::to_string(session.messages()).expect("JSON");
+            assert_eq!(said.contains("sealed by"), is_kept, "{model}");
+            let n_bytes: usize = session.messages().iter().map(weight).sum();
+            assert_eq!(session.n_bytes(), n_bytes, "{model}");
+        }
     }
 
     #[test]

@@ -107,6 +107,22 @@ impl Grants {
     }
 }
 
+/// Returns a granted rule as text, for a session that can be resumed.
+pub fn grant_text(rule: &Rule) -> Option<String> {
+    serde_json::to_string(&options_of(rule)).ok()
+}
+
+/// Reads the text of [`grant_text`].
+pub fn granted_rule(text: &str) -> Result<Rule, ConfigError> {
+    let fail =
+        |error: &dyn std::fmt::Display| ConfigError(format!("a grant of the session: {error}"));
+    let written: RuleOptions = serde_json::from_str(text).map_err(|error| fail(&error))?;
+    let rule = rules::read(&[written]).map_err(|error| fail(&error))?.pop();
+    let mut rule = rule.ok_or_else(|| fail(&"it is empty"))?;
+    rule.origin = RuleOrigin { layer: Layer::Session, place: String::from("an answer") };
+    Ok(rule)
+}
+
 impl GrantStore for Grants {
     fn keep(&self, rules: &[Rule]) -> Result<(), ToolError> {
         self.add(rules).map_err(|error| {

@@ -31,11 +31,15 @@ pub struct FoundInstructions {
 }
 
 /// Reads the instructions in the user's configuration directory, and those from the top of the repository down to a
-/// directory. Without a repository only that directory counts.
-pub fn instructions(user_dir: Option<&Path>, root: &Path) -> FoundInstructions {
+/// directory. Without a repository only that directory counts. `may_read` says of a real path whether it may be read.
+pub fn instructions(
+    user_dir: Option<&Path>,
+    root: &Path,
+    may_read: &dyn Fn(&Path) -> bool,
+) -> FoundInstructions {
     let mut found = FoundInstructions::default();
     if let Some(dir) = user_dir {
-        found.add(dir, dir);
+        found.add(dir, dir, may_read);
     }
     let root = real(root);
     let is_top = |dir: &&Path| fs::symlink_metadata(dir.join(".git")).is_ok();
@@ -43,17 +47,17 @@ pub fn instructions(user_dir: Option<&Path>, root: &Path) -> FoundInstructions {
     let within = root.ancestors().take_while(|dir| dir.starts_with(&top));
     let dirs: Vec<&Path> = within.collect();
     for dir in dirs.into_iter().rev() {
-        found.add(dir, &top);
+        found.add(dir, &top, may_read);
     }
     found
 }
 
 impl FoundInstructions {
     /// Adds the file of a directory. Nothing outside `top` is read.
-    fn add(&mut self, dir: &Path, top: &Path) {
+    fn add(&mut self, dir: &Path, top: &Path, may_read: &dyn Fn(&Path) -> bool) {
         let is_there = |path: &PathBuf| fs::metadata(path).is_ok();
         let Some(path) = NAMES.iter().map(|name| dir.join(name)).find(is_there) else { return };
-        let Some(text) = self.read(&path, top, 0) else { return };
+        let Some(text) = self.read(&path, (top, may_read), 0) else { return };
         let so_far: usize = self.files.iter().map(|(_, text)| text.len()).sum();
         let room = MAX_ALL.saturating_sub(so_far);
         if room < text.len() {
@@ -70,10 +74,19 @@ impl FoundInstructions {
     }
 
     /// Reads a file, with those that it names.
-    fn read(&mut self, path: &Path, top: &Path, depth: usize) -> Option<String> {
+    fn read(
+        &mut self,
+        path: &Path,
+        (top, may_read): (&Path, &dyn Fn(&Path) -> bool),
+        depth: usize,
+    ) -> Option<String> {
         let problem = |why: &str| format!("{} is left out: {why}", path.display());
         if !real(path).starts_with(real(top)) {
             self.problems.push(problem("it is outside the repository"));
+            return None;
+        }
+        if !may_read(&real(path)) {
+            self.problems.push(problem("the rules do not let the agent read it unasked"));
             return None;
         }
         let text = match read_up_to(path, MAX_FILE) {
@@ -92,7 +105,10 @@ impl FoundInstructions {
             let included = named.and_then(|named| {
                 self.n_included += 1;
                 let beside = path.parent().unwrap_or(top).join(named);
-                fs::metadata(&beside).is_ok().then(|| self.read(&beside, top, depth + 1)).flatten()
+                fs::metadata(&beside)
+                    .is_ok()
+                    .then(|| self.read(&beside, (top, may_read), depth + 1))
+                    .flatten()
             });
             match included {
                 Some(text) if whole.len() + text.len() <= MAX_ALL => {
@@ -133,7 +149,8 @@ mod tests {
             }
         }
         let user = base.join("user");
-        let found = instructions(Some(&user), &base.join(root));
+        let may_read = |path: &Path| !path.ends_with("denied.md");
+        let found = instructions(Some(&user), &base.join(root), &may_read);
         let texts: Vec<&str> = found.files.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, expected, "{:?}", found.problems);
         assert_eq!(found.problems.len(), n_problems, "{:?}", found.problems);
@@ -181,8 +198,23 @@ mod tests {
         // Many circles end at once.
         let dir = tempfile::tempdir().expect("a directory");
         fs::write(dir.path().join("AGENTS.md"), "@AGENTS.md\n".repeat(200)).expect("a file");
-        let found = instructions(None, dir.path());
+        let found = instructions(None, dir.path(), &|_| true);
         assert!(found.n_included <= MAX_INCLUDED, "{}", found.n_included);
+    }
+
+    #[test]
+    fn rules_hold_for_instructions() {
+        check(
+            &[
+                ("repo/.git/HEAD", ""),
+                ("repo/AGENTS.md", "one\n@denied.md\n@alias.md\n"),
+                ("repo/denied.md", "secret"),
+                ("repo/alias.md", "-> denied.md"),
+            ],
+            "repo",
+            &["one\n@denied.md\n@alias.md\n"],
+            2,
+        );
     }
 
     #[test]

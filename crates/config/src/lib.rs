@@ -33,12 +33,12 @@ mod url_policy;
 mod web;
 
 pub use files::{may_have_settings, read as read_text};
-pub use grants::Grants;
+pub use grants::{Grants, grant_text, granted_rule};
 pub use instructions::{FoundInstructions, instructions};
 pub use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use mcp_servers::{McpServer, ServerPlace};
-pub use models::{AgentConfig, ModelConfig};
+pub use models::{AgentConfig, KeySource, ModelConfig};
 pub use options::OAuthOptions;
 pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, ExecOptions, FilesOptions,

@@ -43,8 +43,8 @@ pub struct ModelConfig {
     pub url: HttpAddress,
     /// Its name at the provider.
     pub name: String,
-    /// The variable that holds the key.
-    pub key_env: Option<String>,
+    /// Where its key is.
+    pub key: Option<KeySource>,
     /// The tokens of its context window, where it is configured.
     pub context: Option<u32>,
     /// The most tokens of one answer, where they are configured.
@@ -53,6 +53,15 @@ pub struct ModelConfig {
     pub temperature: Option<f64>,
     /// What a million tokens of requests, of cached requests and of answers cost, in dollars.
     pub prices: Option<[f64; 3]>,
+}
+
+/// Where the key of a model is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// In this variable.
+    Env(String),
+    /// A program of the user prints it: its name and arguments.
+    Command(Vec<String>),
 }
 
 /// Resolves the agent and its models.
@@ -81,8 +90,38 @@ pub(crate) fn agent(options: &Options) -> Result<AgentConfig, ConfigError> {
 
 fn model(name: &str, written: &ModelOptions) -> Result<ModelConfig, ConfigError> {
     let key = |key: &str| format!("`{}.{name}.{key}`", ModelOptions::TABLE);
-    let url = HttpAddress::parse(&written.url)
-        .map_err(|problem| ConfigError(format!("{}: {problem}", key("url"))))?;
+    let parsed = match written.plain_http {
+        Some(true) => HttpAddress::parse_plain(&written.url),
+        _ => HttpAddress::parse(&written.url),
+    };
+    let url = parsed.map_err(|problem| {
+        let is_plain = written.url.starts_with("http://");
+        let hint =
+            if is_plain { ", or `plain_http = true` for a network that you trust" } else { "" };
+        ConfigError(format!("{}: {problem}{hint}", key("url")))
+    })?;
+    let source = match (&written.key_env, &written.key_command) {
+        (Some(_), Some(_)) => {
+            return Err(ConfigError(format!(
+                "{} and `key_command` exclude each other",
+                key("key_env")
+            )));
+        }
+        (Some(name), None) => Some(KeySource::Env(name.clone())),
+        (None, Some(argv)) if argv.first().is_none_or(String::is_empty) => {
+            return Err(ConfigError(format!("{} names no program", key("key_command"))));
+        }
+        (None, Some(argv)) => Some(KeySource::Command(argv.clone())),
+        (None, None) => None,
+    };
+    if let (Some(most), Some(context)) = (written.max_output_tokens, written.context)
+        && context <= most
+    {
+        return Err(ConfigError(format!(
+            "{} must be smaller than `context`, not `{most}`",
+            key("max_output_tokens")
+        )));
+    }
     if let Some(small) = written.context.filter(|context| *context < MIN_CONTEXT) {
         return Err(ConfigError(format!(
             "{} must be at least {MIN_CONTEXT} tokens, not `{small}`",
@@ -113,7 +152,7 @@ fn model(name: &str, written: &ModelOptions) -> Result<ModelConfig, ConfigError>
         wire: written.wire.clone(),
         url,
         name: written.name.clone().unwrap_or_else(|| name.to_owned()),
-        key_env: written.key_env.clone(),
+        key: source,
         context: written.context,
         max_output_tokens: written.max_output_tokens,
         temperature: written.temperature,
@@ -141,6 +180,10 @@ mod tests {
             ("context = 100\n", Some("`models.a.b.context` must be at least 2048")),
             ("temperature = 3\n", Some("`models.a.b.temperature` must be 0 to 2")),
             ("colour = 1\n", Some("unknown field")),
+            ("key_command = [\"pass\", \"llm\"]\n", None),
+            ("key_command = []\n", Some("`models.a.b.key_command` names no program")),
+            ("key_command = [\"x\"]\nkey_env = \"K\"\n", Some("exclude each other")),
+            ("context = 4096\nmax_output_tokens = 4096\n", Some("must be smaller than `context`")),
             ("[agent]\nmax_tool_iterations = 0\n", Some("must be 1 to")),
         ] {
             let found = resolved(&format!("{chat}{more}"));
@@ -151,6 +194,8 @@ mod tests {
             }
         }
         let far = chat.replace("127.0.0.1:8080", "example.com");
-        assert!(resolved(&far).expect_err("no TLS").contains("`models.a.b.url`"));
+        let error = resolved(&far).expect_err("no TLS");
+        assert!(error.contains("`models.a.b.url`") && error.contains("plain_http"), "{error}");
+        assert!(resolved(&format!("{far}plain_http = true\n")).is_ok());
     }
 }

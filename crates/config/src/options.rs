@@ -101,8 +101,9 @@ pub struct Options {
     pub agent: Option<AgentOptions>,
     /// Models of the agent, each a table `[models.NAME]` with `wire` (`anthropic`, `responses`, `chat` or `ollama`), `url` (the
     /// base address of the API, such as `https://api.anthropic.com`, `https://api.openai.com/v1` or
-    /// `http://127.0.0.1:8080/v1`), `name` (at the provider; default NAME), `key_env` (the variable that holds the key),
-    /// `context` (the tokens of its window; default 128,000, for ollama 16,384), `max_output_tokens` (default a quarter
+    /// `http://127.0.0.1:8080/v1`), `name` (at the provider; default NAME), `key_env` (the variable that holds the key) or
+    /// `key_command` (a program and its arguments that print the key, such as that of a keyring; 60 s), `plain_http`
+    /// (whether `url` may be `http` of another machine, where what is sent can be read on the way; default false), `context` (the tokens of its window; default 128,000, for ollama 16,384), `max_output_tokens` (default a quarter
     /// of the window, at most 32,000), `temperature` (0 to 2; default 0 where the window has fewer than 16,000 tokens, else
     /// that of the server), and `input_price`, `cached_price` and `output_price` (dollars for a million
     /// tokens). A project's own file adds none until it is trusted.

@@ -30,7 +30,7 @@ use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{Case, Rules, judge};
 use sinew_policy::named;
 use sinew_policy::proxies::Proxies;
-use sinew_policy::rule::{Beneath, Judge};
+use sinew_policy::rule::{Beneath, Judge, Rule};
 use sinew_policy::rules::{self, PathGlobs, PathRules};
 use sinew_records::checkpoints::Checkpoints;
 use sinew_records::knowledge::KnowledgeBase;
@@ -194,9 +194,14 @@ impl Guard {
     /// Anchors the relative globs of rules at these roots.
     pub fn anchored(&self, mut rules: Rules) -> Result<Rules, GuardError> {
         for rule in &mut rules.rules {
-            Arc::make_mut(rule).anchor(&self.shared.roots).map_err(GuardError::Rule)?;
+            self.anchor(Arc::make_mut(rule))?;
         }
         Ok(rules)
+    }
+
+    /// Anchors the relative globs of a rule at these roots.
+    pub fn anchor(&self, rule: &mut Rule) -> Result<(), GuardError> {
+        rule.anchor(&self.shared.roots).map_err(GuardError::Rule)
     }
 
     /// Returns the analysis of a command that would start in a directory, by its real path.

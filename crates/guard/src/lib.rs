@@ -56,6 +56,7 @@ pub use sinew_records::ledger::{
     Recorded, Retention, SqliteLedger, Unfinished, Verified, Walk, Wanted, key_of,
 };
 pub use sinew_records::redact::Redactor;
+pub use sinew_records::session_claim::SessionClaim;
 pub use sinew_records::sessions::{NewSession, SessionError, Sessions, StoredSession};
 pub use sinew_sandbox::bear_limits;
 pub use sinew_sandbox::memory::{discard_used_stack, keep_freed_memory, unmap_start_up_code};

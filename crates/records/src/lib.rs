@@ -11,4 +11,5 @@ mod database;
 pub mod knowledge;
 pub mod ledger;
 pub mod redact;
+pub mod session_claim;
 pub mod sessions;

@@ -15,6 +15,7 @@ use sinew_tool::sync::lock;
 use crate::database::{self, Failed, PATIENT, Tables, at_once};
 use crate::ledger::LedgerSync;
 use crate::redact::Redactor;
+use crate::session_claim::{SessionClaim, Unclaimed};
 use sinew_fs::clock::SystemClock;
 use sinew_fs::state::StateDir;
 
@@ -26,8 +27,8 @@ const MAX_TITLE: usize = 100;
 const MAX_ENTRY: usize = 64 << 20;
 
 const TABLES: Tables = Tables {
-    version: 1,
-    previous: None,
+    version: 2,
+    previous: Some(1),
     schema: "
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS session (
@@ -49,7 +50,12 @@ const TABLES: Tables = Tables {
         json    TEXT NOT NULL,
         PRIMARY KEY (session, number)
     ) STRICT, WITHOUT ROWID;
-    PRAGMA user_version = 1;
+    CREATE TABLE IF NOT EXISTS answer (
+        session TEXT NOT NULL,
+        granted TEXT NOT NULL,
+        PRIMARY KEY (session, granted)
+    ) STRICT, WITHOUT ROWID;
+    PRAGMA user_version = 2;
     COMMIT;",
 };
 
@@ -70,6 +76,17 @@ pub enum SessionError {
     /// Another process added an entry.
     #[error("another process goes on with the session `{0}`; end one of them")]
     Taken(String),
+    /// Another process has the session.
+    #[error(
+        "the session `{id}` is open in {}; end that, or go on with a copy: `sinew sessions fork {id}`",
+        process.map_or_else(|| String::from("another process"), |number| format!("process {number}"))
+    )]
+    Open {
+        /// Its name.
+        id: String,
+        /// The number of the process, where it is known.
+        process: Option<u32>,
+    },
     /// An entry is too large.
     #[error("an entry of the session has more than {} MiB", MAX_ENTRY >> 20)]
     TooLarge,
@@ -125,6 +142,18 @@ impl Sessions {
     /// Returns the sessions of a state directory; opens nothing yet.
     pub fn new(state: &StateDir, redactor: Redactor) -> Self {
         Self { path: state.path().join(NAME), redactor, connection: Mutex::new(None) }
+    }
+
+    /// Claims a session for this process, so that no other continues it.
+    pub fn claim(&self, id: &str) -> Result<SessionClaim, SessionError> {
+        let state = self.path.parent().unwrap_or(&self.path);
+        SessionClaim::take(state, id).map_err(|unclaimed| match unclaimed {
+            Unclaimed::Taken(process) => SessionError::Open { id: id.to_owned(), process },
+            Unclaimed::Failed(error) => SessionError::Database {
+                path: state.display().to_string(),
+                problem: error.to_string(),
+            },
+        })
     }
 
     /// Creates a session without entries. One of the same name stays as it is.
@@ -211,7 +240,29 @@ impl Sessions {
         })
     }
 
-    /// Copies a session under a new name.
+    /// Stores what an answer granted for the rest of a session, as text.
+    pub fn keep_grants(&self, id: &str, granted: &[String]) -> Result<(), SessionError> {
+        self.with(|connection| {
+            let statement = "INSERT OR IGNORE INTO answer VALUES (?1, ?2)";
+            let mut statement = connection.prepare_cached(statement)?;
+            for text in granted {
+                statement.execute(params![id, text])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns what answers granted for the rest of a session.
+    pub fn grants(&self, id: &str) -> Result<Vec<String>, SessionError> {
+        self.with(|connection| {
+            let statement = "SELECT granted FROM answer WHERE session = ?1";
+            let mut statement = connection.prepare_cached(statement)?;
+            let texts = statement.query_map([id], |row| row.get(0))?;
+            Ok(texts.collect::<Result<_, _>>()?)
+        })
+    }
+
+    /// Copies a session under a new name, without what answers granted.
     pub fn fork(&self, id: &str, new: &str) -> Result<(), SessionError> {
         let now = now_ms();
         let n = self.with(|connection| {
@@ -243,7 +294,9 @@ impl Sessions {
                                (SELECT id FROM session ORDER BY updated_ms DESC, rowid DESC LIMIT ?2)";
                 let oldest = oldest.unwrap_or(i64::MIN);
                 let bounds = params![oldest, stored(max_count)];
-                connection.execute(&format!("DELETE FROM entry WHERE session IN ({expired})"), bounds)?;
+                for table in ["entry", "answer"] {
+                    connection.execute(&format!("DELETE FROM {table} WHERE session IN ({expired})"), bounds)?;
+                }
                 let n = connection.execute(&format!("DELETE FROM session WHERE id IN ({expired})"), bounds)?;
                 database::shorten_log(connection);
                 Ok(n as u64)
@@ -400,10 +453,16 @@ mod tests {
         let (_dir, sessions) = sessions();
         create(&sessions, "s", "/r");
         sessions.append("s", 0, &json!(1)).expect("an entry");
+        for _ in 0..2 {
+            sessions.keep_grants("s", &[String::from("rule")]).expect("kept");
+        }
         sessions.fork("s", "t").expect("a fork");
         sessions.append("t", 1, &json!(2)).expect("an entry");
         assert_eq!(sessions.entries("s").expect("entries").len(), 1);
         assert_eq!(sessions.entries("t").expect("entries").len(), 2);
+        // What was granted in one session is not granted in its copy.
+        assert_eq!(sessions.grants("s"), Ok(vec![String::from("rule")]));
+        assert_eq!(sessions.grants("t"), Ok(Vec::new()));
         let fork = sessions.find("t").expect("found").expect("a session");
         assert_eq!((fork.parent.as_deref(), fork.title.as_str()), (Some("s"), "do it"));
     }
@@ -420,7 +479,9 @@ mod tests {
             listed.into_iter().map(|session| session.id).collect()
         };
         assert_eq!(ids(Some("/r")), ["s3", "s2", "s1", "s0"]);
+        sessions.keep_grants("s0", &[String::from("rule")]).expect("kept");
         assert_eq!(sessions.expire(Some(Duration::from_secs(60)), 3), Ok(2));
+        assert_eq!(sessions.grants("s0"), Ok(Vec::new()));
         assert_eq!(ids(None), ["s4", "s3", "s2"]);
         assert_eq!(sessions.expire(Some(Duration::ZERO), 3).map(|n| n <= 3), Ok(true));
     }

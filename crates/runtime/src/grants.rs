@@ -1,7 +1,7 @@
 //! Session grants: approval answers that cover more than one call.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use sinew_guard::{Judged, Rule};
 use sinew_tool::ToolError;
@@ -20,9 +20,28 @@ pub trait GrantStore: Send + Sync {
     fn keep(&self, rules: &[Rule]) -> Result<(), ToolError>;
 }
 
-/// Grants by session, in memory only.
-#[derive(Debug, Default)]
-pub(crate) struct Grants(Mutex<HashMap<String, OfSession>>);
+/// A grant of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SessionGrant {
+    /// Calls that a rule covers.
+    Rule(Box<Rule>),
+    /// One call with its exact arguments, by its hash.
+    Call([u8; 32]),
+}
+
+/// Stores the grants of a session that can be resumed. One that cannot be stored counts until the process ends.
+pub trait SessionGrantStore: Send + Sync {
+    /// Stores grants.
+    fn keep(&self, session: &str, grants: &[SessionGrant]);
+}
+
+/// Grants by session.
+#[derive(Default)]
+pub(crate) struct Grants {
+    sessions: Mutex<HashMap<String, OfSession>>,
+    /// Where they are stored too, if sessions can be resumed.
+    store: OnceLock<Arc<dyn SessionGrantStore>>,
+}
 
 #[derive(Debug, Default)]
 struct OfSession {
@@ -31,24 +50,37 @@ struct OfSession {
 }
 
 impl Grants {
-    /// Stores rules for a session; above the limit the next call asks again.
-    pub(crate) fn keep(&self, session: &str, rules: Vec<Rule>) {
+    /// Keeps grants until the process ends; above the limit the next call asks again.
+    pub(crate) fn keep(&self, session: &str, grants: Vec<SessionGrant>) {
         self.with(session, |kept| {
-            for rule in rules {
-                if kept.rules.len() < MAX_KEPT && !kept.rules.contains(&rule) {
-                    kept.rules.push(rule);
+            for grant in grants {
+                match grant {
+                    SessionGrant::Rule(rule) => {
+                        if kept.rules.len() < MAX_KEPT && !kept.rules.contains(&rule) {
+                            kept.rules.push(*rule);
+                        }
+                    }
+                    SessionGrant::Call(digest) => {
+                        if kept.calls.len() < MAX_KEPT {
+                            kept.calls.insert(digest);
+                        }
+                    }
                 }
             }
         });
     }
 
-    /// Stores one call with its exact arguments for a session.
-    pub(crate) fn keep_call(&self, session: &str, digest: Digest) {
-        self.with(session, |kept| {
-            if kept.calls.len() < MAX_KEPT {
-                kept.calls.insert(digest);
-            }
-        });
+    /// Keeps grants as long as the session.
+    pub(crate) fn keep_stored(&self, session: &str, grants: Vec<SessionGrant>) {
+        if let Some(store) = self.store.get() {
+            store.keep(session, &grants);
+        }
+        self.keep(session, grants);
+    }
+
+    /// Stores the grants of later answers too. The first store counts.
+    pub(crate) fn store_to(&self, store: Arc<dyn SessionGrantStore>) {
+        let _ = self.store.set(store);
     }
 
     fn with(&self, session: &str, work: impl FnOnce(&mut OfSession)) {
@@ -77,6 +109,6 @@ impl Grants {
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<String, OfSession>> {
-        lock(&self.0)
+        lock(&self.sessions)
     }
 }

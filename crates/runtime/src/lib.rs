@@ -28,7 +28,7 @@ mod visibility;
 
 pub use approvals::{Approvals, Asking};
 pub use catalog::{Catalog, ForeignEntry, ForeignTool, ToolInfo};
-pub use grants::GrantStore;
+pub use grants::{GrantStore, SessionGrant, SessionGrantStore};
 pub use hooks::{CommandHook, CommandHookSettings, HookCommand, HookTrial};
 pub use ledgers::{MemoryLedger, NoLedger};
 pub use nearest::nearest;

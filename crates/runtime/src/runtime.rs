@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::approvals::{Approvals, Asking};
 use crate::broker::Broker;
 use crate::catalog::{Catalog, ForeignEntry, Shown};
-use crate::grants::{GrantStore, Grants};
+use crate::grants::{GrantStore, Grants, SessionGrant, SessionGrantStore};
 use crate::hooks::Hooks;
 use crate::hooks::session::Sessions;
 use crate::hooks::telling::Telling;
@@ -296,6 +296,25 @@ impl fmt::Debug for Runtime {
             .field("roots", &self.roots())
             .field("catalogs", &self.catalogs())
             .finish_non_exhaustive()
+    }
+}
+
+impl Runtime {
+    /// Lets a session go on with the grants that it had, and stores those of later answers. Rules that the roots do not
+    /// understand any more are left out.
+    pub fn resume_grants(
+        &self,
+        session: &str,
+        grants: Vec<SessionGrant>,
+        store: Arc<dyn SessionGrantStore>,
+    ) {
+        self.grants.store_to(store);
+        let mut grants = grants;
+        grants.retain_mut(|grant| match grant {
+            SessionGrant::Rule(rule) => self.guard.anchor(rule).is_ok(),
+            SessionGrant::Call(_) => true,
+        });
+        self.grants.keep(session, grants);
     }
 }
 

@@ -2,10 +2,13 @@
 
 pub(crate) mod call_line;
 pub(crate) mod changes;
+mod instructions;
 pub(crate) mod json_output;
 mod markdown;
 mod model_client;
+mod model_key;
 pub(crate) mod models;
+pub(crate) mod report;
 mod setup;
 pub(crate) mod text_output;
 pub(crate) mod transcript;

@@ -36,18 +36,9 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     if settings.is_empty() {
         return Ok(Vec::new());
     }
-    let state = loaded
-        .state
-        .as_ref()
-        .context("hooks need a place for state; set XDG_STATE_HOME to an absolute directory")?;
     let by_client = loaded.said.is_by_client();
     let required = |hook: Option<&HookOptions>| hook.and_then(|hook| hook.requires.clone());
-    let programs = OwnPrograms::new(OwnProgramSettings {
-        helper: loaded.helper.clone(),
-        sessions: state.join("sessions"),
-        env: environment(loaded.said.variables(), &[]),
-        roots: loaded.roots.iter().map(real).collect(),
-    });
+    let programs = OwnPrograms::new(program_settings(loaded, &[])?);
     let written = loaded.layered.options.hooks.as_ref();
     let written = written.map(|hooks| hooks.0.as_slice()).unwrap_or_default();
     let first = loaded.roots.first().cloned().unwrap_or_default();
@@ -98,8 +89,24 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     Ok(all)
 }
 
-/// The default working directory of hooks: in a root, programs would load modules that a model writes.
-const NOWHERE: &str = "/";
+/// Returns how the user's own programs are run, with these variables beside the usual ones.
+pub(crate) fn program_settings(
+    loaded: &Loaded,
+    variables: &[String],
+) -> anyhow::Result<OwnProgramSettings> {
+    let state = loaded.state.as_ref().context(
+        "programs of the user need a place for state; set XDG_STATE_HOME to an absolute directory",
+    )?;
+    Ok(OwnProgramSettings {
+        helper: loaded.helper.clone(),
+        sessions: state.join("sessions"),
+        env: environment(loaded.said.variables(), variables),
+        roots: loaded.roots.iter().map(real).collect(),
+    })
+}
+
+/// The default working directory of programs: in a root, they would load modules that a model writes.
+pub(crate) const NOWHERE: &str = "/";
 
 /// Returns the trusted programs of the project, if it has hooks.
 fn trusted(loaded: &Loaded) -> anyhow::Result<Option<TrustedPrograms>> {

@@ -19,20 +19,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of TCP keep-alive probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Address of requests: `https`, or `http` to loopback.
+/// Address of requests: `https`, or `http` to loopback or where the user wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpAddress(Url);
 
 impl HttpAddress {
     /// Parses an address. The error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let address = Self::parse_plain(text)?;
+        match address.is_encrypted() || address.is_loopback() {
+            true => Ok(address),
+            false => Err(String::from("`http` is for this machine alone; use `https`")),
+        }
+    }
+
+    /// Parses an address that may be `http` of any machine: what is sent there can be read and changed on the way.
+    pub fn parse_plain(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| error.to_string())?;
         match url.scheme() {
-            "https" => {}
-            "http" if is_loopback(&url) => {}
-            "http" => {
-                return Err(String::from("`http` is for this machine alone; use `https`"));
-            }
+            "https" | "http" => {}
             other => return Err(format!("it must begin with `https://`, not `{other}:`")),
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -72,10 +77,11 @@ impl HttpAddress {
     }
 
     /// Returns the address of a path below this one.
-    pub fn below(&self, path: &str) -> Result<Self, String> {
+    #[must_use]
+    pub fn below(&self, path: &str) -> Self {
         let mut below = self.0.clone();
         below.set_path(&format!("{}/{path}", self.0.path().trim_end_matches('/')));
-        Self::parse(below.as_str())
+        Self(below)
     }
 
     /// Returns the server without the path, which may be a secret.
@@ -269,7 +275,7 @@ mod tests {
             ("https://e.com/api/", "https://e.com/api/v1/x"),
             ("https://e.com/api?k=1", "https://e.com/api/v1/x?k=1"),
         ] {
-            let below = HttpAddress::parse(base).and_then(|base| base.below("v1/x"));
+            let below = HttpAddress::parse(base).map(|base| base.below("v1/x"));
             assert_eq!(below.map(|below| below.as_str().to_owned()), Ok(expected.to_owned()));
         }
     }

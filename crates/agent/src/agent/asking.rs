@@ -148,7 +148,8 @@ impl Agent {
         completion.parts.extend(calls.into_iter().map(Part::Call));
     }
 
-    /// Gives calls whose ids are not unique in the conversation other ones: results name calls by them.
+    /// Gives calls whose ids are not unique in the conversation other ones, since results name calls by them, and names
+    /// that every API takes back.
     fn number_calls(&self, parts: &mut [Part]) {
         let mut known: Vec<String> = self.session.call_ids().map(str::to_owned).collect();
         let mut n = self.session.n_calls();
@@ -160,6 +161,9 @@ impl Agent {
                 n += 1;
             }
             known.push(call.id.clone());
+            if !is_name(&call.name) {
+                call.name = to_name(&call.name);
+            }
         }
     }
 
@@ -179,4 +183,22 @@ impl Agent {
             false => Err(AgentError::Model(error)),
         }
     }
+}
+
+/// The longest name of a tool.
+const MAX_NAME: usize = 64;
+
+fn is_name_char(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_' || char == '-'
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_name_char)
+}
+
+/// Returns a name that a model invented in the characters and the length that APIs take.
+fn to_name(name: &str) -> String {
+    let of = |char| if is_name_char(char) { char } else { '_' };
+    let name: String = name.chars().take(MAX_NAME).map(of).collect();
+    if name.is_empty() { String::from("unnamed") } else { name }
 }

@@ -57,7 +57,8 @@ impl Agent {
                 }
                 Ok(arguments) => Ok(arguments),
                 Err(why) => {
-                    Err(format!("not run: {why}; make the call again with valid arguments"))
+                    let text = format!("not run: {why}; make the call again with valid arguments");
+                    Err(noted(turn, call, text, false))
                 }
             };
             let arguments = match arguments {
@@ -73,6 +74,7 @@ impl Agent {
             let call_id = format!("{}-{}", self.settings.session, self.session.n_calls() + 1);
             let (id, ledger_id) = (call.id.clone(), call_id.clone());
             self.store(Entry::CallBegins { id, call_id: ledger_id })?;
+            turn.repeats.begin(call);
             turn.n_calls += 1;
             listener(TurnEvent::CallBegins { call, call_id: &call_id });
             let mut request = Request::new(call_id, call.full_name(), arguments);
@@ -88,9 +90,7 @@ impl Agent {
         while let Some((call, reply, duration)) = running.next().await {
             let mut result = self.result(call, &reply);
             let changes = reply.ok && reply.meta.checkpoint_id.is_some();
-            if let Some(note) = turn.repeats.count(call, &result.text, changes) {
-                result.text.push_str(&format!("\n\n{note}"));
-            }
+            result.text = noted(turn, call, result.text, changes);
             self.end_call(call, result, Some(&reply), duration, listener)?;
         }
         Ok(was_stopped)
@@ -142,6 +142,14 @@ impl Agent {
         text.push_str(&format!(
             "\n[the first {end} of {n_bytes} bytes, since more would fill the context window; {rest}]"
         ));
+    }
+}
+
+/// Counts a call, and adds a note to its result where it is repeated.
+fn noted(turn: &mut Turn, call: &ToolCall, text: String, changes: bool) -> String {
+    match turn.repeats.count(call, &text, changes) {
+        Some(note) => format!("{text}\n\n{note}"),
+        None => text,
     }
 }
 

@@ -9,7 +9,7 @@ use sinew_tool::{
     TurnStart,
 };
 
-use super::{Agent, AgentError, Turn, TurnEnd};
+use super::{Agent, AgentError, Turn};
 use crate::message::{Message, Part, ToolCall, message_calls, message_text};
 use crate::model::{Completion, ToolSpec};
 
@@ -36,32 +36,33 @@ impl Agent {
         Ok(())
     }
 
-    pub(super) async fn turn_ended(&self, end: &TurnEnd, duration: Duration) {
+    /// Fires the end of a turn, also of one that failed.
+    pub(super) async fn turn_ended(&self, turn: &Turn, duration: Duration) {
         if !self.runtime.has_hooks_at(HookEvent::TurnEnd) {
             return;
         }
         let payload = TurnEndPayload {
             session: self.settings.session.clone(),
-            turn: end.turn.clone(),
-            message: end.text.clone(),
-            n_tool_calls: end.n_calls,
-            n_steps: u64::from(end.n_iterations),
+            turn: turn.name.clone(),
+            message: self.session.answer().to_owned(),
+            n_tool_calls: turn.n_calls,
+            n_steps: u64::from(turn.n_iterations),
             duration_ms: duration.as_secs_f64() * 1e3,
         };
         let _ = self.runtime.agent_event(AgentEvent::TurnEnd(payload)).await;
     }
 
-    /// Fires the end of the agent, after its last turn.
-    pub async fn ended(&self, end: &TurnEnd) {
-        if !self.runtime.has_hooks_at(HookEvent::AgentEnd) {
+    /// Fires the end of the agent, after its last turn, if it had one.
+    pub async fn ended(&self) {
+        if !self.is_started || !self.runtime.has_hooks_at(HookEvent::AgentEnd) {
             return;
         }
         let payload = AgentEnd {
             session: self.settings.session.clone(),
             agent: MAIN.to_owned(),
-            text: end.text.clone(),
-            n_iterations: u64::from(end.n_iterations),
-            n_tool_calls: end.n_calls,
+            text: self.session.answer().to_owned(),
+            n_iterations: self.n_iterations,
+            n_tool_calls: self.n_calls,
         };
         let _ = self.runtime.agent_event(AgentEvent::AgentEnd(payload)).await;
     }

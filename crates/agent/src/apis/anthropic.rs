@@ -1,5 +1,7 @@
 //! Anthropic Messages: `POST /v1/messages`, documented at docs.anthropic.com/en/api/messages.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use crate::assembly::Listener;
@@ -64,11 +66,24 @@ fn part(part: &Part) -> Option<Value> {
         }
         Part::Thinking { .. } => None,
         Part::Call(call) => Some(json!({
-            "type": "tool_use", "id": call.id, "name": call.full_name(),
+            "type": "tool_use", "id": id(&call.id), "name": call.full_name(),
             // The API takes objects only. The result says what was wrong with other arguments.
             "input": call.parsed_arguments().unwrap_or_default(),
         })),
     }
+}
+
+/// Returns the id of a call in the characters that the API takes. Ids of other APIs have dots and colons.
+fn id(id: &str) -> Cow<'_, str> {
+    let is_taken = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
+    if id.chars().all(is_taken) {
+        return Cow::Borrowed(id);
+    }
+    let written = |char: char| match is_taken(char) {
+        true => char.to_string(),
+        false => format!("_{:x}", u32::from(char)),
+    };
+    Cow::Owned(id.chars().map(written).collect())
 }
 
 fn result(result: &CallResult) -> Value {
@@ -81,7 +96,7 @@ fn result(result: &CallResult) -> Value {
     });
     let content: Vec<Value> = text.into_iter().chain(images).collect();
     json!({
-        "type": "tool_result", "tool_use_id": result.id, "content": content,
+        "type": "tool_result", "tool_use_id": id(&result.id), "content": content,
         "is_error": result.is_error,
     })
 }

@@ -49,6 +49,12 @@ pub struct ModelOptions {
     /// The variable that holds the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
+    /// The program that prints the key, and its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_command: Option<Vec<String>>,
+    /// Whether `url` may be `http` of another machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plain_http: Option<bool>,
     /// The tokens of its context window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<u32>,

@@ -17,6 +17,7 @@ use super::open::{Open, digest_of_question};
 use super::run::in_time;
 use crate::approvals::Approvals;
 use crate::broker::{About, Digest};
+use crate::grants::SessionGrant;
 use crate::runtime::{CallOptions, Runtime};
 use crate::session_turns::HeldTurn;
 
@@ -300,6 +301,10 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
     covers
 }
 
+fn of_rules(rules: Vec<Rule>) -> Vec<SessionGrant> {
+    rules.into_iter().map(|rule| SessionGrant::Rule(Box::new(rule))).collect()
+}
+
 /// Stores the grants of an answer and settles other pending questions that they cover.
 async fn grant(
     runtime: &Arc<Runtime>,
@@ -313,8 +318,8 @@ async fn grant(
     let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
     match scope {
         Scope::Call => return Ok(()),
-        Scope::Exact => runtime.grants.keep_call(session, digest),
-        Scope::Session => runtime.grants.keep(session, rules),
+        Scope::Exact => runtime.grants.keep_stored(session, vec![SessionGrant::Call(digest)]),
+        Scope::Session => runtime.grants.keep_stored(session, of_rules(rules)),
         Scope::Forever => {
             if let Some(grant_store) = &runtime.grant_store {
                 // Blocks: another process may hold the grant store.
@@ -325,7 +330,8 @@ async fn grant(
                         .source(error.to_string()))
                 })?;
             }
-            runtime.grants.keep(session, rules);
+            // Stored once: who takes the rule away is asked again, also in this session.
+            runtime.grants.keep(session, of_rules(rules));
         }
     }
     let what = match scope {

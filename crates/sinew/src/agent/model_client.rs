@@ -9,7 +9,7 @@ use super::models::ChosenModel;
 /// Returns the model; sends nothing yet.
 pub(crate) fn connect(chosen: &ChosenModel) -> anyhow::Result<ApiModel> {
     let fail = |why: String| anyhow::anyhow!("the model `{}`: {why}", chosen.written);
-    let address = chosen.url.below(chosen.wire.path()).map_err(fail)?;
+    let address = chosen.url.below(chosen.wire.path());
     let client = StreamClient::new(address).map_err(fail)?;
     let settings = ApiModelSettings {
         wire: chosen.wire,

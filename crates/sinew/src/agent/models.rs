@@ -9,7 +9,9 @@ use sinew_guard::{HttpAddress, HttpClient};
 use sinew_tool::ApiKey;
 use tokio::time::timeout;
 
+use super::model_key;
 use crate::config::{AgentConfig, ModelConfig, env_vars};
+use crate::wiring::Loaded;
 
 /// The context window that counts where none is known, in tokens.
 const USUAL_CONTEXT: u32 = 128_000;
@@ -123,11 +125,11 @@ pub(crate) enum Choice {
 }
 
 /// Chooses the model that is written, or without one a server on this machine.
-pub(crate) async fn choose(agent: &AgentConfig, written: Option<&str>) -> anyhow::Result<Choice> {
-    let http = HttpClient::default();
+pub(crate) async fn choose(loaded: &Loaded, written: Option<&str>) -> anyhow::Result<Choice> {
+    let (agent, http) = (&loaded.settings.agent, HttpClient::default());
     if let Some(written) = written {
         if let Some(model) = agent.models.get(written) {
-            return Ok(Choice::Model(configured(written, model, &http).await?));
+            return Ok(Choice::Model(configured(written, model, (loaded, &http)).await?));
         }
         if written == LOCAL {
             let found = discover(&http).await;
@@ -139,7 +141,7 @@ pub(crate) async fn choose(agent: &AgentConfig, written: Option<&str>) -> anyhow
     }
     match agent.models.iter().next() {
         Some((name, model)) if agent.models.len() == 1 => {
-            return Ok(Choice::Model(configured(name, model, &http).await?));
+            return Ok(Choice::Model(configured(name, model, (loaded, &http)).await?));
         }
         Some(_) => {
             let names: Vec<&str> = agent.models.keys().map(String::as_str).collect();
@@ -190,7 +192,7 @@ fn no_server(problem: &str) -> String {
 async fn configured(
     written: &str,
     model: &ModelConfig,
-    http: &HttpClient,
+    (loaded, http): (&Loaded, &HttpClient),
 ) -> anyhow::Result<ChosenModel> {
     let Some(wire) = Wire::from_word(&model.wire) else {
         bail!(
@@ -198,20 +200,25 @@ async fn configured(
             model.wire
         );
     };
-    let key = match &model.key_env {
-        Some(name) => Some(env_vars::api_key(name).with_context(|| {
-            format!("the variable {name}, which `models.{written}.key_env` names, is not set")
-        })?),
+    let key = match &model.key {
+        Some(source) => Some(model_key::of(source, written, loaded).await?),
         None => None,
     };
     let context = match model.context {
         Some(context) => context,
         None if wire == Wire::Ollama => OLLAMA_CONTEXT,
-        None if model.url.is_loopback() => {
+        None if !model.url.is_encrypted() => {
             context_of(http, &model.url, &model.name).await.unwrap_or(USUAL_CONTEXT)
         }
         None => USUAL_CONTEXT,
     };
+    let max_output_tokens = model.max_output_tokens.unwrap_or_else(|| max_output(context));
+    if context <= max_output_tokens {
+        bail!(
+            "`models.{written}.max_output_tokens` must be smaller than the window of {context} tokens, not \
+             `{max_output_tokens}`"
+        );
+    }
     let [input, cached, output] = model.prices.unwrap_or_default();
     Ok(ChosenModel {
         written: written.to_owned(),
@@ -221,7 +228,7 @@ async fn configured(
         name: model.name.clone(),
         key,
         context,
-        max_output_tokens: model.max_output_tokens.unwrap_or_else(|| max_output(context)),
+        max_output_tokens,
         temperature: model.temperature,
         prices: model.prices.map(|_| Prices { input, cached, output }),
     })
@@ -327,7 +334,7 @@ async fn context_of(http: &HttpClient, url: &HttpAddress, model: &str) -> Option
         return u32::try_from(context).ok();
     }
     // llama.cpp says it beside the API.
-    let server = HttpAddress::parse(&url.server()).ok()?;
+    let server = HttpAddress::parse_plain(&url.server()).ok()?;
     let props = get(http, &server, "props").await?;
     let context = props.pointer("/default_generation_settings/n_ctx")?.as_u64()?;
     u32::try_from(context).ok().filter(|context| 0 < *context)
@@ -352,7 +359,7 @@ async fn send(
     path: &str,
     body: Option<Vec<u8>>,
 ) -> Option<Value> {
-    let address = url.below(path).ok()?;
+    let address = url.below(path);
     let headers = [("content-type", String::from("application/json"))];
     let sent = http.send(&address, &headers, body, MAX_PROBED);
     let reply = timeout(PROBE, sent).await.ok()?.ok()?;

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use sinew_agent::{
-    Agent, AgentSettings, Budget, Instructions, Model, Offer, OutputCompaction, PromptParts,
-    RecordingHeader, Session, Wire, system_prompt,
+    Agent, AgentSettings, Budget, Model, Offer, OutputCompaction, PromptParts, RecordingHeader,
+    Session, Wire, system_prompt,
 };
 use sinew_guard::{Sessions, StoredSession, SystemClock, timestamp};
 use sinew_tool::{Approver, Clock as _};
 
+use super::instructions;
 use super::model_client;
 use super::models::{self, Choice, ChosenModel};
 use super::transcript::{self, SessionPlace, StoredTranscript};
 use crate::cli::AgentArgs;
-use crate::config;
 use crate::screen::say;
 use crate::terminal;
 use crate::wiring::{self, Loaded, Wired};
@@ -66,7 +66,7 @@ pub(crate) async fn choose_model(
 ) -> anyhow::Result<ChosenModel> {
     let agent = &loaded.settings.agent;
     let written = wanted.model.as_deref().or(stored.map(|stored| stored.model.as_str()));
-    match models::choose(agent, written.or(agent.model.as_deref())).await? {
+    match models::choose(loaded, written.or(agent.model.as_deref())).await? {
         Choice::Model(chosen) => Ok(chosen),
         Choice::Found(chosen) => {
             let found =
@@ -113,7 +113,7 @@ pub(crate) async fn set_up(
     let (mut transcript, session) = match &stored {
         Some(stored) => {
             let session = transcript::session(&sessions, &stored.id)?;
-            (StoredTranscript::resume(Arc::clone(&sessions), stored), session)
+            (StoredTranscript::resume(Arc::clone(&sessions), stored)?, session)
         }
         None => {
             expire(loaded, &sessions);
@@ -126,6 +126,9 @@ pub(crate) async fn set_up(
             (StoredTranscript::create(sessions, &wired.session, place)?, Session::default())
         }
     };
+    if !loaded.layered.keeps_from_allowing {
+        transcript::resume_grants(&sessions, &wired.session, &wired.runtime)?;
+    }
     if let Some(path) = &wanted.record {
         let dialect = loaded.settings.dialect.name;
         let n = settings.max_tool_iterations;
@@ -198,17 +201,7 @@ fn prompt(loaded: &Loaded, wired: &Wired, chosen: &ChosenModel) -> anyhow::Resul
     let root = loaded.roots.first().context("there is no root")?;
     let catalogs = wired.runtime.catalogs();
     let catalog = catalogs.first().context("there are no tools")?;
-    let mut instructions = Vec::new();
-    if loaded.settings.agent.instructions {
-        let user_dir = loaded.said.places.config();
-        let found = config::instructions(user_dir.as_deref(), root);
-        found.problems.iter().for_each(|problem| say(problem));
-        let of = |(path, text): (PathBuf, String)| Instructions {
-            path: path.display().to_string(),
-            text,
-        };
-        instructions.extend(found.files.into_iter().map(of));
-    }
+    let instructions = instructions::found(loaded, wired, root);
     let time = timestamp(SystemClock.wall_ms());
     let date = time.split('T').next().unwrap_or_default();
     let parts =

@@ -1,5 +1,6 @@
 //! Stores the entries of an agent's session in the state directory, and reads them.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
@@ -8,10 +9,11 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, bail};
 use sinew_agent::{Entry, RecordingHeader, Session, Transcript};
-use sinew_guard::{NewSession, Redactor, Sessions, StoredSession};
+use sinew_guard::{NewSession, Redactor, SessionClaim, Sessions, StoredSession};
+use sinew_runtime::{Runtime, SessionGrant, SessionGrantStore};
 use sinew_tool::sync::lock;
 
-use crate::config::env_vars;
+use crate::config::{self, env_vars};
 use crate::output;
 use crate::screen::say;
 use crate::wiring::{self, Loaded};
@@ -29,6 +31,8 @@ pub(crate) struct StoredTranscript {
     n_entries: AtomicU64,
     /// Where a session begins that has no entry yet.
     place: Option<SessionPlace>,
+    /// Keeps other processes away from the session.
+    _claim: SessionClaim,
     /// The file of a recording.
     recording: Mutex<Option<File>>,
 }
@@ -53,20 +57,18 @@ impl StoredTranscript {
         if sessions.find(id)?.is_some() {
             bail!("there is a session `{id}` already; go on with `--resume {id}`");
         }
+        let claim = sessions.claim(id)?;
         let (id, n_entries) = (id.to_owned(), AtomicU64::new(0));
-        Ok(Self { sessions, id, n_entries, place: Some(place), recording: Mutex::default() })
+        let (place, recording) = (Some(place), Mutex::default());
+        Ok(Self { sessions, id, n_entries, place, _claim: claim, recording })
     }
 
     /// Returns the transcript that continues a stored session.
-    pub(crate) fn resume(sessions: Arc<Sessions>, stored: &StoredSession) -> Self {
+    pub(crate) fn resume(sessions: Arc<Sessions>, stored: &StoredSession) -> anyhow::Result<Self> {
+        let claim = sessions.claim(&stored.id)?;
         let n_entries = AtomicU64::new(stored.n_entries);
-        Self {
-            sessions,
-            id: stored.id.clone(),
-            n_entries,
-            place: None,
-            recording: Mutex::default(),
-        }
+        let (id, recording) = (stored.id.clone(), Mutex::default());
+        Ok(Self { sessions, id, n_entries, place: None, _claim: claim, recording })
     }
 
     /// Records the session in a new file too: what it has so far, and what is added.
@@ -83,6 +85,54 @@ impl StoredTranscript {
         *lock(&self.recording) = Some(file);
         Ok(self)
     }
+}
+
+/// Stores what answers grant for the rest of a session, so that it is granted when the session is resumed.
+struct StoredGrants {
+    sessions: Arc<Sessions>,
+    id: String,
+}
+
+impl SessionGrantStore for StoredGrants {
+    fn keep(&self, session: &str, grants: &[SessionGrant]) {
+        if session != self.id {
+            return;
+        }
+        let text = |grant: &SessionGrant| match grant {
+            SessionGrant::Rule(rule) => config::grant_text(rule),
+            SessionGrant::Call(hash) => Some(serde_json::json!({ CALL: hash }).to_string()),
+        };
+        let texts: Vec<String> = grants.iter().filter_map(text).collect();
+        // It counts until the process ends.
+        if let Err(error) = self.sessions.keep_grants(&self.id, &texts) {
+            say(&format!("the answer is forgotten when the session ends: {error}"));
+        }
+    }
+}
+
+/// The key of a call that was granted as it is.
+const CALL: &str = "call";
+
+/// Lets a session go on with what was granted in it, and stores what is granted from now on.
+pub(crate) fn resume_grants(
+    sessions: &Arc<Sessions>,
+    id: &str,
+    runtime: &Runtime,
+) -> anyhow::Result<()> {
+    let mut grants = Vec::new();
+    for text in sessions.grants(id)? {
+        let call: Option<HashMap<String, [u8; 32]>> = serde_json::from_str(&text).ok();
+        match call.and_then(|mut call| call.remove(CALL)) {
+            Some(hash) => grants.push(SessionGrant::Call(hash)),
+            None => match config::granted_rule(&text) {
+                Ok(rule) => grants.push(SessionGrant::Rule(Box::new(rule))),
+                Err(error) => say(&error.to_string()),
+            },
+        }
+    }
+    let store = StoredGrants { sessions: Arc::clone(sessions), id: id.to_owned() };
+    runtime.resume_grants(id, grants, Arc::new(store));
+    Ok(())
 }
 
 impl Transcript for StoredTranscript {

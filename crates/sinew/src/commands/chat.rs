@@ -14,15 +14,16 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Editor, Helper};
-use sinew_agent::{TurnEnd, TurnEvent};
-use sinew_guard::CheckpointId;
+use sinew_agent::TurnEvent;
+use sinew_guard::{CheckpointId, Redactor};
 use sinew_tool::sync::lock;
 use sinew_tool::{Approver, Cancel, shown_line};
 
-use super::run::{change_lines, changed, newest, resumed, say_stop};
+use crate::agent::report::{change_lines, changed, newest, resumed, say_stop};
 use crate::agent::text_output::{self, TextOutput};
 use crate::agent::{AgentParts, AgentWishes, choose_model, set_up, switch_model, transcript};
 use crate::cli::{AgentArgs, CheckpointCommand};
+use crate::config::env_vars;
 use crate::screen::{self, say};
 use crate::signals::{self, TurnCancel};
 use crate::terminal::{self, Terminal};
@@ -59,10 +60,10 @@ struct Chat<'a> {
     progress: ProgressBar,
     /// What the command line asked for.
     wishes: AgentWishes,
+    /// Removes secrets from the lines that are kept.
+    redactor: Redactor,
     /// The first checkpoint of the last turn that changed something.
     last_change: Option<CheckpointId>,
-    /// How the last turn ended.
-    last_end: Option<TurnEnd>,
 }
 
 /// Runs the conversation.
@@ -96,15 +97,13 @@ pub(crate) fn run(
         turns,
         progress,
         wishes,
+        redactor: Redactor::knowing(env_vars::all()),
         last_change: None,
-        last_end: None,
     };
     chat.greet()?;
     let talked = chat.talk();
-    let Chat { parts, tokio, last_end, .. } = chat;
-    if let Some(end) = last_end {
-        tokio.block_on(parts.agent.ended(&end));
-    }
+    let Chat { parts, tokio, .. } = chat;
+    tokio.block_on(parts.agent.ended());
     tokio.shutdown_background();
     super::close(&parts.wired);
     talked?;
@@ -155,7 +154,7 @@ impl Chat<'_> {
             };
             let line = line.trim();
             if !line.is_empty() {
-                editor.add_history_entry(line)?;
+                editor.add_history_entry(self.redactor.redact(line))?;
                 keep(&mut editor, history.as_ref());
             }
             match line.strip_prefix('/') {
@@ -182,7 +181,6 @@ impl Chat<'_> {
         // What cannot be written to the terminal is lost anyway.
         let _ = output.ends(&ended);
         say_stop(&ended);
-        self.last_end = ended.ok().or(self.last_end.take());
         let changes = changed(&self.loaded, &self.parts, before);
         if !changes.files.is_empty() {
             self.last_change = changes.first.as_ref().and_then(|first| first.parse().ok());
@@ -235,6 +233,12 @@ impl Chat<'_> {
         }
         let wishes = AgentWishes { model: Some(name.to_owned()), ..self.wishes.clone() };
         let chosen = self.tokio.block_on(choose_model(&self.loaded, &wishes, None))?;
+        if chosen.is_lean() != self.parts.chosen.is_lean() {
+            say(&format!(
+                "the tools stay those of the first model; `sinew chat --resume {} --model {name}` serves those for this one",
+                self.parts.wired.session
+            ));
+        }
         switch_model(&self.loaded, &wishes, chosen, &mut self.parts)?;
         self.model("")
     }

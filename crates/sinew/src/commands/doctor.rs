@@ -1,5 +1,6 @@
-//! `sinew doctor`: checks the sandbox, state, configuration and clients of this machine.
+//! `sinew doctor`: checks the sandbox, state, configuration, clients and model of this machine.
 
+mod model;
 mod server;
 
 use std::io::{self, Write as _};
@@ -71,6 +72,7 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         skipped("sandbox", &|| sandbox(&wired)),
         approvals(loaded),
         mcp_servers(&wired),
+        model::check(loaded),
     ];
     // A missing part already stops a server.
     let own = (!is_missing(&findings)).then(|| server::own(loaded)).flatten();

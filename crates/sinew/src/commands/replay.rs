@@ -23,8 +23,8 @@ use sinew_tool::{
     Approver, Arguments, Block, Bound, BoxFuture, Cancel, Context, Facts, Reply, Tool, ToolError,
 };
 
-use super::run::{RunOutput, change_lines};
 use crate::agent::changes;
+use crate::agent::report::{RunOutput, change_lines};
 use crate::agent::text_output;
 use crate::cli::{Global, ReplayArgs};
 use crate::config;

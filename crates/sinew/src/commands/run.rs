@@ -5,48 +5,26 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, bail};
-use indicatif::ProgressBar;
 use serde_json::json;
 use sinew_agent::{AgentError, ModelErrorKind, TurnEnd, TurnEvent, TurnStop};
-use sinew_guard::{CheckpointId, Profile, SandboxLevel, StoredSession};
+use sinew_guard::{Profile, SandboxLevel};
 use sinew_tool::{Approver, Cancel, Kind, wire_name};
 
-use crate::agent::changes::{self, Changes};
-use crate::agent::json_output::JsonOutput;
-use crate::agent::text_output::{self, TextOutput};
-use crate::agent::transcript;
+use crate::agent::changes::Changes;
+use crate::agent::report::{
+    RunOutput, change_lines, changed, newest, resumed, say_stop, undo_line,
+};
+use crate::agent::text_output;
 use crate::agent::{AgentParts, AgentWishes, choose_model, set_up};
 use crate::cli::RunArgs;
 use crate::screen::say;
 use crate::signals;
 use crate::terminal::{self, Terminal};
-use crate::wiring::{Loaded, quoted};
+use crate::wiring::Loaded;
 
 /// Exit codes beside those of every command.
 const FAILED: u8 = 1;
 pub(super) const INTERRUPTED: u8 = 130;
-
-/// The output of a run.
-pub(super) enum RunOutput {
-    Text(Box<TextOutput>),
-    Json(JsonOutput),
-}
-
-impl RunOutput {
-    pub(super) fn new(as_json: bool, progress: ProgressBar) -> Self {
-        match as_json {
-            true => Self::Json(JsonOutput::default()),
-            false => Self::Text(Box::new(TextOutput::new(progress))),
-        }
-    }
-
-    pub(super) fn event(&mut self, event: &TurnEvent<'_>) {
-        match self {
-            Self::Text(text) => text.event(event),
-            Self::Json(json) => json.event(event),
-        }
-    }
-}
 
 /// Runs the task.
 pub(crate) fn run(loaded: Loaded, args: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -99,29 +77,6 @@ fn task(args: &RunArgs) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Returns the session to go on with. Its root and dialect must be those of now.
-pub(super) fn resumed(
-    loaded: &Loaded,
-    word: Option<&str>,
-) -> anyhow::Result<Option<StoredSession>> {
-    let Some(word) = word else { return Ok(None) };
-    let sessions = transcript::sessions(loaded)?;
-    let root = loaded.roots.first().context("there is no root")?.to_string_lossy();
-    let stored = transcript::find(&sessions, word, &root)?;
-    if stored.root != root {
-        bail!("the session `{}` belongs to {}; go on with it there", stored.id, stored.root);
-    }
-    let dialect = loaded.settings.dialect.name;
-    if stored.dialect != dialect {
-        bail!(
-            "the session `{}` uses the tools of {}, not of {dialect}; add `--dialect {0}`",
-            stored.id,
-            stored.dialect,
-        );
-    }
-    Ok(Some(stored))
-}
-
 /// Runs the turn and reports it.
 async fn worked(
     loaded: &Loaded,
@@ -154,9 +109,7 @@ async fn worked(
         }
     };
     let ended = parts.agent.turn(task, &cancel, &mut listener).await;
-    if let Ok(end) = &ended {
-        parts.agent.ended(end).await;
-    }
+    parts.agent.ended().await;
     let changes = changed(loaded, parts, before);
     match output {
         RunOutput::Json(mut json) => {
@@ -174,52 +127,6 @@ async fn worked(
                 _ => Ok(ExitCode::from(exit_code(&ended))),
             }
         }
-    }
-}
-
-/// Returns the newest checkpoint of the session.
-pub(super) fn newest(parts: &AgentParts) -> Option<CheckpointId> {
-    let checkpoints = parts.wired.checkpoints.as_ref()?;
-    changes::newest(checkpoints, &parts.wired.session).ok().flatten()
-}
-
-/// Returns what the run changed, and says why where that is not known.
-pub(super) fn changed(
-    loaded: &Loaded,
-    parts: &AgentParts,
-    before: Option<CheckpointId>,
-) -> Changes {
-    let (Some(checkpoints), Some(root)) = (&parts.wired.checkpoints, loaded.roots.first()) else {
-        return Changes::default();
-    };
-    let found = changes::since(checkpoints, &parts.wired.session, before, root);
-    found.unwrap_or_else(|error| {
-        say(&format!("what the run changed is not known: {error}"));
-        Changes::default()
-    })
-}
-
-/// Returns the line that undoes what the run changed.
-fn undo_line(loaded: &Loaded, changes: &Changes) -> Option<String> {
-    let first = changes.first.as_ref().filter(|_| !changes.files.is_empty())?;
-    let roots: String = loaded
-        .said
-        .global
-        .root
-        .iter()
-        .map(|root| format!(" --root {}", quoted(&root.to_string_lossy())))
-        .collect();
-    Some(format!("sinew{roots} checkpoint restore {first}"))
-}
-
-/// Says what was changed, and how to undo it.
-pub(super) fn change_lines(loaded: &Loaded, changes: &Changes) {
-    if !changes.files.is_empty() {
-        let files: Vec<String> = changes.files.iter().map(changes::ChangedFile::words).collect();
-        say(&format!("changed: {}", files.join(", ")));
-    }
-    if let Some(line) = undo_line(loaded, changes) {
-        say(&format!("undo with: {line}"));
     }
 }
 
@@ -290,26 +197,6 @@ fn summary(
     let session = &parts.wired.session;
     let used = parts.chosen.usage_words(&parts.agent.spent());
     say(&format!("session {session}: {used}; go on with: sinew run --resume {session}"));
-}
-
-/// Says why a turn ended, unless the model was done.
-pub(super) fn say_stop(ended: &Result<TurnEnd, AgentError>) {
-    let end = match ended {
-        Ok(end) => end,
-        Err(error) => return say(&error.to_string()),
-    };
-    match end.stop {
-        TurnStop::Done => {}
-        TurnStop::MaxTurns => say(&format!(
-            "stopped after {} rounds of tool calls (`--max-turns` allows more)",
-            end.n_iterations.saturating_sub(1)
-        )),
-        TurnStop::Repeated => say("stopped, since the model made the same call again and again"),
-        TurnStop::Budget => say("stopped, since the budget is used up"),
-        TurnStop::Interrupted => say("interrupted; what was done so far is kept"),
-        TurnStop::Length => say("the answer was cut at the most output tokens of the model"),
-        TurnStop::Refusal => say("the model or its provider refused to answer"),
-    }
 }
 
 fn exit_code(ended: &Result<TurnEnd, AgentError>) -> u8 {

@@ -1,0 +1,45 @@
+//! Finds the instructions for the system prompt, as far as the rules let the agent read them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use sinew_agent::Instructions;
+use sinew_tool::{Kind, Request, Verdict};
+
+use crate::config;
+use crate::screen::say;
+use crate::wiring::{Loaded, Wired};
+
+/// The names under which dialects take the path of a file.
+const PATH_ARGUMENTS: [&str; 2] = ["file_path", "path"];
+
+/// Returns AGENTS.md and the like, the most general first; says what is left out.
+pub(super) fn found(loaded: &Loaded, wired: &Wired, root: &Path) -> Vec<Instructions> {
+    if !loaded.settings.agent.instructions {
+        return Vec::new();
+    }
+    let user_dir = loaded.said.places.config();
+    let found = config::instructions(user_dir.as_deref(), root, &|path| may_read(wired, path));
+    found.problems.iter().for_each(|problem| say(problem));
+    let of =
+        |(path, text): (PathBuf, String)| Instructions { path: path.display().to_string(), text };
+    found.files.into_iter().map(of).collect()
+}
+
+/// Returns whether the agent may read a file unasked. Rules are for the files in the roots.
+fn may_read(wired: &Wired, path: &Path) -> bool {
+    if !wired.runtime.roots().iter().any(|root| path.starts_with(root)) {
+        return true;
+    }
+    let catalogs = wired.runtime.catalogs();
+    let Some(read) = catalogs.first().and_then(|catalog| catalog.does("Read")) else { return true };
+    for argument in PATH_ARGUMENTS {
+        let Value::Object(arguments) = json!({ argument: path }) else { continue };
+        match wired.runtime.judge_call(Request::new("instructions", read, arguments), |_| {}) {
+            Ok((_, ruling)) => return ruling.verdict == Verdict::Allow,
+            Err(error) if error.kind == Kind::InvalidArgs => {}
+            Err(error) => return !matches!(error.kind, Kind::PathDenied | Kind::PolicyDenied),
+        }
+    }
+    true
+}
