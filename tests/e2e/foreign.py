@@ -643,4 +643,5 @@ def body(directory):
         equal(servers(), [])
 
 
-checks.run(body)
+if __name__ == "__main__":
+    checks.run(body)

@@ -62,6 +62,8 @@ def tools():
             tool("twice", "One."), tool("twice", "Two."), {"name": "no_schema"}, {"inputSchema": {"type": "object"}},
             tool("hidden", "Words.\u200b\U000e0041\u202e"), 7, tool("a.b", "One."), tool("a b", "Two."),
         ]
+    if MODE == "memory":
+        return [tool("memory_store", "Stores.", key="string"), tool("memory_search", "Searches.", query="string"), tool("swarm_init", "Begins.")]
     return [
         tool("echo", "Returns a text." + words, text="string"),
         tool("env", "Returns a variable.", name="string"),
@@ -88,6 +90,8 @@ def text(words):
 def called(name, arguments, identifier, meta):
     if name == "echo":
         return text(arguments.get("text", ""))
+    if MODE == "memory":
+        return text(f"{name} did it")
     if name == "env":
         return text(os.environ.get(arguments["name"], "not set"))
     if name == "write":

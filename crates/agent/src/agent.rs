@@ -262,6 +262,8 @@ impl Agent {
         let stored = stop.and_then(|stop| self.store(Entry::TurnEnds { stop }).map(|()| stop));
         self.n_iterations += u64::from(turn.n_iterations);
         self.n_calls += turn.n_calls;
+        // What a skill left of the tools is for its turn.
+        self.runtime.widen_tools(&self.settings.session);
         self.turn_ended(&turn, begun.elapsed()).await;
         let Turn { name, n_iterations, n_calls, .. } = turn;
         let text = self.session.answer().to_owned();

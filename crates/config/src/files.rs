@@ -109,7 +109,7 @@ fn text_of(file: fs::File, most: u64) -> io::Result<String> {
         return Err(io::Error::other("not a regular file"));
     }
     if most < meta.len() {
-        return Err(io::Error::other(format!("larger than {} MiB", most >> 20)));
+        return Err(io::Error::other(format!("larger than {} KiB", most >> 10)));
     }
     let mut text = String::new();
     file.take(most).read_to_string(&mut text)?;

@@ -23,6 +23,10 @@ use super::{ConfigError, real};
 const FILE: &str = "trust.toml";
 /// The directories beneath `.sinew` whose files are hashed.
 const COUNTED: [&str; 2] = [HOOKS_DIR, "skills"];
+/// Directories of the project whose files are hashed too: skills and agents. One that a link leads to does not count,
+/// and what is in it is not loaded.
+const COUNTED_BESIDE: [(&str, &str); 3] =
+    [(".agents", "skills"), (".agents", "agents"), (".claude", "skills")];
 /// The total size limit of a project's hashed files.
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_FILES: usize = 4_096;
@@ -64,16 +68,24 @@ impl Content {
             content.files.push((PathBuf::from(MCP_FILE), blake3::hash(text.as_bytes())));
             content.servers = Some(text);
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let own = match rustix::fs::open(project.join(PROJECT_DIR), flags, Mode::empty()) {
-            Ok(own) => own,
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(content),
-            Err(error) => return Err(error.into()),
-        };
         let mut left = MAX_BYTES;
-        for name in COUNTED {
-            let path = Path::new(PROJECT_DIR).join(name);
-            content.add(&own, name.as_ref(), &path, 0, &mut left)?;
+        if let Some(own) = directory(&project.join(PROJECT_DIR))? {
+            for name in COUNTED {
+                let path = Path::new(PROJECT_DIR).join(name);
+                content.add(&own, name.as_ref(), &path, 0, &mut left)?;
+            }
+        }
+        for (above, name) in COUNTED_BESIDE {
+            let path = Path::new(above).join(name);
+            let is_link = |path: &Path| {
+                fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_symlink())
+            };
+            if is_link(&project.join(above)) || is_link(&project.join(&path)) {
+                continue;
+            }
+            if let Some(own) = directory(&project.join(above))? {
+                content.add(&own, name.as_ref(), &path, 0, &mut left)?;
+            }
         }
         content.files.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(content)
@@ -163,6 +175,16 @@ impl Content {
             hasher.update(&(name.len() as u64).to_le_bytes()).update(name).update(hash.as_bytes());
         }
         hasher.finalize().to_hex().to_string()
+    }
+}
+
+/// Opens a directory, unless nothing or something else is there.
+fn directory(path: &Path) -> io::Result<Option<std::os::fd::OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(own) => Ok(Some(own)),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -348,7 +370,7 @@ mod tests {
             let dir = tempfile::tempdir().expect("a directory");
             let top = fs::canonicalize(dir.path()).expect("a path");
             let (project, state) = (top.join("project"), top.join("state"));
-            for name in [".sinew/hooks/deep", ".sinew/skills", ".sinew/other"] {
+            for name in [".sinew/hooks/deep", ".sinew/skills", ".sinew/other", ".agents/skills/x"] {
                 fs::create_dir_all(project.join(name)).expect("a directory");
             }
             let place = Self { _dir: dir, project, state };

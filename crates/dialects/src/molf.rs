@@ -1,4 +1,4 @@
-//! The dialect of molf: the six tools of its worker.
+//! The dialect of molf: the six tools of its worker, and the tool of its server that loads skills.
 //!
 //! Commands run in the user's shell; an exit code other than 0 is a result. Where page and program differ,
 //! the page decides names, defaults and limits; the exit code follows a blank line, as in the program. An
@@ -26,10 +26,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use sinew_ops::bash::{self, end};
-use sinew_ops::{edit, glob, grep, read, row_name, write};
+use sinew_ops::{edit, glob, grep, read, row_name, skill, write};
 use sinew_tool::{
-    Block, Conventions, CutText, Dialect, Exit, FileKind, FileSettings, Finished, ForeignNames,
-    Kind, Outputs, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError, line_name,
+    Block, Bound, Conventions, CutText, Dialect, Exit, FileKind, FileSettings, Finished,
+    ForeignNames, Kind, Outputs, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
+    line_name,
 };
 
 use crate::words::{hint, occurrences, renamed, said, without_argument};
@@ -65,6 +66,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         EDIT_FILE.tool(),
         GLOB.tool(),
         GREP.tool(),
+        SKILL.tool(),
     ]
 }
 
@@ -226,6 +228,15 @@ const GREP: Row<grep::Grep> = Row {
         reply.meta.skipped = (!out.skipped.is_empty()).then_some(out.skipped);
         reply
     })
+};
+
+const SKILL: Row<skill::Skill> = Row {
+    name: "skill",
+    description: "Load the instructions of a skill for the task at hand.",
+    params: &[Param::required("name", "skill", ParamKind::String, "The skill to load")],
+    bound: Bound::HARD,
+    for_skills: true,
+    ..Row::<skill::Skill>::shaped(|_, out, _| skill::shaped(out, false))
 };
 
 fn read_file(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {

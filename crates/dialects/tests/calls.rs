@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew_testkit::{MemoryWorld, Pages, ROOT, Scripted, call, finished, golden};
-use sinew_tool::{Block, Dialect, Exit, SearchResult, Tool, WebResponse};
+use sinew_testkit::{MemorySkills, MemoryWorld, Pages, ROOT, Scripted, call, finished, golden};
+use sinew_tool::{Block, Dialect, Exit, LoadedSkill, SearchResult, SkillInfo, Tool, WebResponse};
 
 /// The tree that every call starts from.
 fn world(dialect: &Dialect) -> MemoryWorld {
@@ -14,6 +14,7 @@ fn world(dialect: &Dialect) -> MemoryWorld {
     settings.max_read_bytes = settings.max_read_bytes.map(|_| 2_000);
     let mut world = MemoryWorld::with_settings(settings);
     world.pages = fetched().with_endpoint();
+    world.skills = Arc::new(greet());
     world.processes = Scripted::new(finished(Exit::Code(2), "out\n", "err\n"), Vec::new());
     world
         .file("a.rs", "fn a() {\n    one();\n}\n")
@@ -78,8 +79,39 @@ fn deeds() -> Vec<FileOp> {
         commands(),
         pages(),
         searches_of_the_web(),
+        skills(),
     ];
     all.concat()
+}
+
+/// Skills, in native words and in those of molf.
+fn skills() -> Vec<FileOp> {
+    vec![
+        ("all of them", "Skill", json!({})),
+        ("instructions with tools", "Skill", json!({ "skill": "greet", "args": "Ada" })),
+        ("another file", "Skill", json!({ "skill": "greet", "file": "words.md" })),
+        ("a file that is not there", "Skill", json!({ "skill": "greet", "file": "../x" })),
+        ("an unknown skill", "Skill", json!({ "skill": "nope" })),
+        ("a file of no skill", "Skill", json!({ "file": "words.md" })),
+        ("a skill and its release", "Skill", json!({ "skill": "greet", "release": true })),
+        ("a release without a skill", "Skill", json!({ "release": true })),
+        ("instructions with tools", "skill", json!({ "name": "greet" })),
+        ("an unknown skill", "skill", json!({ "name": "nope" })),
+        ("no name", "skill", json!({})),
+    ]
+}
+
+/// The skill of every world.
+fn greet() -> MemorySkills {
+    let name = String::from("greet");
+    let info = SkillInfo { name: name.clone(), description: String::from("Greets people.") };
+    let loaded = LoadedSkill {
+        name,
+        text: String::from("Greet $ARGUMENTS politely."),
+        files: vec![String::from("words.md")],
+        allowed_tools: Some(vec![String::from("Read"), String::from("mail__*")]),
+    };
+    MemorySkills::new(vec![(info, loaded)])
 }
 
 /// Deeds in native words, which several vocabularies have.

@@ -102,6 +102,8 @@ fn every_parameter_reaches_its_operation() {
             if args.contains_key("head") {
                 args.shift_remove("tail");
             }
+            // A skill is loaded or released.
+            args.shift_remove("release");
             // A terminal is begun or goes on.
             if args.contains_key("keys") {
                 ["command", "cwd"].iter().for_each(|name| drop(args.shift_remove(*name)));

@@ -25,6 +25,7 @@ pub mod patch;
 pub mod read;
 pub mod read_many;
 pub mod roots;
+pub mod skill;
 pub mod terminal;
 pub mod tool_call;
 pub mod tool_search;
@@ -85,6 +86,7 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         web_search::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
+        skill::NATIVE.tool(),
         tool_search::NATIVE.tool(),
         Arc::new(tool_call::ToolCall),
     ]

@@ -23,6 +23,7 @@ fn catalog_is_short() {
         "WebSearch",
         "CheckpointList",
         "CheckpointRestore",
+        "Skill",
         "ToolSearch",
         "ToolCall",
     ];

@@ -127,7 +127,7 @@ fn judged(
 ) -> Result<(Arc<Targets>, Ruling), ToolError> {
     let catalogs = runtime.catalogs();
     let dialect = find::catalog(&catalogs, &request).map(|catalog| catalog.name);
-    let found = find::find(&catalogs, &mut request)?;
+    let found = find::find(&catalogs, &mut request, None)?;
     let decoded = decode::decode(found, &mut request)?;
     let rules = rules(&decoded.guard, &decoded.rules)?;
     let dialect = dialect.unwrap_or_default().into();
@@ -157,7 +157,9 @@ async fn way(
     let called = open.request.name.clone();
     // Asked before the name is looked up: they may come in between.
     let are_coming = runtime.has_pending_tools();
-    let mut found = find::find(&runtime.catalogs(), &mut open.request);
+    let narrowing = runtime.narrowings.of(&open.request.session);
+    let narrowing = narrowing.as_deref();
+    let mut found = find::find(&runtime.catalogs(), &mut open.request, narrowing);
     // A tool that is looked for may be among those that come.
     let looks = match &found {
         Ok(found) => found.listed.tool.for_deferred(),
@@ -166,7 +168,7 @@ async fn way(
     if looks && are_coming {
         let settled = runtime.tools_settled(SETTLES);
         Box::pin(run::in_time(settled, &options.cancel, open.request.deadline)).await?;
-        found = find::find(&runtime.catalogs(), &mut open.request);
+        found = find::find(&runtime.catalogs(), &mut open.request, narrowing);
     }
     if open.request.name != called {
         open.entry.forwards(&open.request);

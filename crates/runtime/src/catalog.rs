@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde_json::Value;
 use sinew_guard::{Case, Guard, Rules, Store};
 use sinew_tool::{
-    Arguments, Conventions, Dialect, Effects, Facts, FileSettings, ForeignNames, Targets, Tool,
-    ToolError, Verdict, tool_matches, wire_name,
+    Arguments, Conventions, Dialect, Effects, Facts, FileSettings, ForeignNames, NoSkills,
+    SkillIndex, SkillInfo, Targets, Tool, ToolError, Verdict, tool_matches, wire_name,
 };
 
 use crate::foreign_names::Wanted;
+use crate::narrowing::Narrowing;
 use crate::owner::Owner;
 use crate::schema_check::SchemaCheck;
 use crate::visibility::Visibility;
@@ -134,6 +135,7 @@ pub struct Catalog {
     /// Names that no tool of another server gets.
     reserved: Arc<[String]>,
     shown: Arc<Shown>,
+    pub(crate) skills: Arc<dyn SkillIndex>,
     by_name: HashMap<String, usize>,
 }
 
@@ -168,6 +170,7 @@ impl Catalog {
             deferred: Arc::clone(deferred),
             reserved: Arc::clone(reserved),
             shown: Arc::clone(shown),
+            skills: Arc::new(NoSkills),
             tools: Vec::new(),
             by_name: HashMap::new(),
         };
@@ -278,14 +281,38 @@ impl Catalog {
         &'a self,
         also: impl Fn(&Listed) -> bool + 'a,
     ) -> impl Iterator<Item = ToolInfo> + 'a {
-        let has_deferred = self.deferred().next().is_some();
+        let is_needed = self.needs();
         let is_listed = move |listed: &&Arc<Listed>| {
-            let is_needed = has_deferred || !listed.tool.for_deferred();
             !listed.is_denied
-                && is_needed
+                && is_needed(listed)
                 && (listed.visibility == Visibility::Shown || also(listed))
         };
         self.tools.iter().filter(is_listed).map(|listed| self.info(listed))
+    }
+
+    /// Returns the tools that a skill leaves.
+    pub(crate) fn narrowed<'a>(
+        &'a self,
+        narrowing: &'a Narrowing,
+    ) -> impl Iterator<Item = ToolInfo> + 'a {
+        let is_needed = self.needs();
+        let is_listed = move |listed: &&Arc<Listed>| {
+            !listed.is_denied
+                && is_needed(listed)
+                && narrowing.lists(&*listed.tool, listed.visibility)
+        };
+        self.tools.iter().filter(is_listed).map(|listed| self.info(listed))
+    }
+
+    /// Says whether there is work for a tool that finds tools or loads skills.
+    fn needs(&self) -> impl Fn(&Listed) -> bool + use<> {
+        let has_deferred = self.deferred().next().is_some();
+        let has_loader = self.tools.iter().any(|listed| listed.tool.for_skills());
+        let has_skills = has_loader && !self.skills.list().is_empty();
+        move |listed| {
+            (has_deferred || !listed.tool.for_deferred())
+                && (has_skills || !listed.tool.for_skills())
+        }
     }
 
     /// Returns the tools that a search finds.
@@ -315,11 +342,15 @@ impl Catalog {
         if tool.for_deferred() && tool.forwards(&Arguments::new()).is_none() {
             description.push_str(&self.deferred_words());
         }
+        let mut parameters = tool.parameters_with(&self.settings);
+        if tool.for_skills() {
+            name_skills(&self.skills.list(), &mut description, &mut parameters);
+        }
         ToolInfo {
             name: tool.name().to_owned(),
             title: tool.title().map(str::to_owned),
             description,
-            parameters: tool.parameters_with(&self.settings),
+            parameters,
             output_schema: tool.output_schema(),
             facts: tool.facts(),
             core: tool.core(),
@@ -355,11 +386,16 @@ impl Catalog {
 
     /// Finds a tool by its wire name. `::` equals `__`: some protocols carry only one of them.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Listed>> {
+        self.find_any(name).filter(|listed| listed.visibility != Visibility::Hidden)
+    }
+
+    /// Like [`Catalog::find`], hidden tools too.
+    pub(crate) fn find_any(&self, name: &str) -> Option<&Arc<Listed>> {
         let at = self
             .by_name
             .get(name)
             .or_else(|| self.by_name.get(name.replace("__", "::").as_str()))?;
-        self.tools.get(*at).filter(|listed| listed.visibility != Visibility::Hidden)
+        self.tools.get(*at)
     }
 
     /// Returns whether a call can name a tool so.
@@ -381,10 +417,8 @@ impl Catalog {
 
     /// Returns the names of the tools that can be called, in catalog order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let has_deferred = self.deferred().next().is_some();
-        let shown = self.tools.iter().filter(move |listed| {
-            listed.is_usable() && (has_deferred || !listed.tool.for_deferred())
-        });
+        let is_needed = self.needs();
+        let shown = self.tools.iter().filter(move |listed| listed.is_usable() && is_needed(listed));
         shown.map(|listed| listed.tool.name())
     }
 
@@ -397,6 +431,35 @@ impl Catalog {
         self.tools.iter().filter(is_own).map(|listed| listed.tool.name())
     }
 }
+
+/// The most bytes of all descriptions of skills.
+const MAX_SKILL_WORDS: usize = 16 << 10;
+
+/// Names the skills in the tool that loads them: their names as the values of its argument, and when to load each.
+fn name_skills(skills: &[SkillInfo], description: &mut String, parameters: &mut Value) {
+    let values: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
+    let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
+    let named = SKILL_ARGUMENTS
+        .iter()
+        .find(|name| properties.as_ref().is_some_and(|properties| properties.contains_key(**name)));
+    if let (Some(properties), Some(name)) = (properties, named)
+        && let Some(Value::Object(argument)) = properties.get_mut(*name)
+    {
+        argument.insert(String::from("enum"), Value::from(values));
+    }
+    let before = description.len();
+    for (at, skill) in skills.iter().enumerate() {
+        let line = format!("\n- {}: {}", skill.name, skill.description);
+        if MAX_SKILL_WORDS < description.len() - before + line.len() {
+            description.push_str(&format!("\n- {} more", skills.len() - at));
+            break;
+        }
+        description.push_str(&line);
+    }
+}
+
+/// The arguments that name a skill, by dialect.
+const SKILL_ARGUMENTS: [&str; 2] = ["skill", "name"];
 
 /// Returns the store of a dialect's full outputs; `None` where the rules keep its tools from writing there.
 fn store_of(

@@ -13,8 +13,8 @@ use sinew_guard::{
 };
 use sinew_tool::{
     Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
-    FileSettings, Filled, Form, Hook, Kind, Ledger, Memo, Progress, Recorder, Ruling, Tool,
-    ToolError,
+    FileSettings, Filled, Form, Hook, Kind, Ledger, Memo, NoSkills, Progress, Recorder, Ruling,
+    SkillIndex, Tool, ToolError,
 };
 
 use tokio::sync::{Semaphore, watch};
@@ -27,6 +27,7 @@ use crate::hooks::Hooks;
 use crate::hooks::session::Sessions;
 use crate::hooks::telling::Telling;
 use crate::ledgers::NoLedger;
+use crate::narrowing::{Narrowing, Narrowings};
 use crate::owner::Owner;
 use crate::path_queue::PathQueue;
 use crate::schema_check;
@@ -60,6 +61,7 @@ pub struct Runtime {
     pub(crate) order: PathQueue,
     pub(crate) session_turns: SessionTurns,
     pub(crate) searches: ToolSearches,
+    pub(crate) narrowings: Narrowings,
     /// Limits concurrent long calls; further ones wait.
     pub(crate) long: Arc<Semaphore>,
 }
@@ -99,8 +101,37 @@ impl Runtime {
         self.catalogs.subscribe()
     }
 
+    /// Replaces the skills.
+    pub fn set_skills(&self, skills: &Arc<dyn SkillIndex>) {
+        self.catalogs.send_modify(|catalogs| {
+            for catalog in Arc::make_mut(catalogs) {
+                catalog.skills = Arc::clone(skills);
+            }
+        });
+    }
+
+    /// Returns the skills.
+    pub fn skills(&self) -> Arc<dyn SkillIndex> {
+        let catalogs = self.catalogs.borrow();
+        catalogs.first().map_or_else(|| Arc::new(NoSkills) as _, |first| Arc::clone(&first.skills))
+    }
+
+    /// Leaves a session these tools alone, in place of those of an earlier skill.
+    pub fn narrow_tools(&self, session: &str, narrowing: Narrowing) -> Result<(), ToolError> {
+        self.narrowings.set(session, narrowing)?;
+        self.tell_tools_changed();
+        Ok(())
+    }
+
+    /// Gives a session all tools again; returns the skill that had narrowed them.
+    pub fn widen_tools(&self, session: &str) -> Option<String> {
+        let narrowing = self.narrowings.remove(session)?;
+        self.tell_tools_changed();
+        Some(narrowing.skill.clone())
+    }
+
     /// Tells every surface that its list of tools is another one.
-    pub(crate) fn tell_tools_changed(&self) {
+    pub fn tell_tools_changed(&self) {
         self.catalogs.send_modify(|_| {});
     }
 
@@ -609,6 +640,7 @@ impl Builder {
             order: PathQueue::default(),
             session_turns: SessionTurns::default(),
             searches: ToolSearches::default(),
+            narrowings: Narrowings::default(),
             long: Arc::new(Semaphore::new(MAX_LONG)),
         }))
     }

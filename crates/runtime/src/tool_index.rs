@@ -74,8 +74,8 @@ impl ToolSearches {
 }
 
 impl Runtime {
-    /// Gives the tools that a session lists to `make`: those that are shown, and those that it found. `None` is the
-    /// first dialect.
+    /// Gives the tools that a session lists to `make`: those that are shown, and those that it found; while a skill
+    /// narrows them, what that leaves. `None` is the first dialect.
     pub fn with_listed_tools<T>(
         &self,
         dialect: Option<&str>,
@@ -87,6 +87,9 @@ impl Runtime {
             None => catalogs.first(),
             Some(name) => catalogs.iter().find(|catalog| catalog.name() == name),
         };
+        if let Some(narrowing) = self.narrowings.of(session) {
+            return make(&mut catalog.into_iter().flat_map(|catalog| catalog.narrowed(&narrowing)));
+        }
         let is_found = |listed: &Listed| {
             listed.visibility == Visibility::Deferred
                 && self.searches.has_found(session, listed.tool.name())

@@ -170,6 +170,12 @@ pub enum Command {
     /// Run a recorded session again: the model says what it said, and differences of results are shown. Exit 1 if there
     /// are any.
     Replay(ReplayArgs),
+    /// List and show the skills that agents can load.
+    Skills {
+        /// What to do.
+        #[command(subcommand)]
+        command: SkillsCommand,
+    },
     /// List, show, copy and export the sessions of agents.
     Sessions {
         /// What to do.
@@ -327,6 +333,22 @@ pub struct ReplayArgs {
     /// Print what happens as JSON lines.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `sinew skills`.
+#[derive(Debug, Subcommand)]
+pub enum SkillsCommand {
+    /// List the skills of the project, of the user and of this machine; what is left out is said on standard error.
+    List {
+        /// Print one JSON object a line, and one a problem.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the instructions of a skill, as they are written.
+    Show {
+        /// Its name.
+        skill: String,
+    },
 }
 
 /// `sinew sessions`.

@@ -15,6 +15,7 @@ pub(crate) mod policy;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod sessions;
+pub(crate) mod skills;
 pub(crate) mod tools;
 pub(crate) mod trust;
 

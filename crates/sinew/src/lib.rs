@@ -53,6 +53,8 @@ mod screen;
 #[cfg(feature = "cli")]
 mod signals;
 #[cfg(feature = "cli")]
+mod skills;
+#[cfg(feature = "cli")]
 mod terminal;
 #[cfg(feature = "cli")]
 mod trace;
@@ -85,7 +87,7 @@ pub use sinew_mcp::{
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,
     CompositeToolProvider, ForeignEntry, ForeignTool, HookCommand, HookTrial, MemoryLedger,
-    NoLedger, Owner, Runtime, ToolDefinition, ToolInfo, ToolProvider, Visibility,
+    Narrowing, NoLedger, Owner, Runtime, ToolDefinition, ToolInfo, ToolProvider, Visibility,
 };
 pub use sinew_tool::*;
 
@@ -145,6 +147,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Run(args) => commands::run::run(load()?, args),
         cli::Command::Chat(args) => commands::chat::run(&load, args),
         cli::Command::Replay(args) => commands::replay::run(&cli.global, helper.clone(), args),
+        cli::Command::Skills { command } => commands::skills::run(&load()?, command),
         cli::Command::Sessions { command } => commands::sessions::run(&load()?, command),
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&load()?, *json)

@@ -10,7 +10,7 @@ use sinew_guard::{
 };
 use sinew_mcp_client::Servers;
 use sinew_ops::tool_call::ToolCall;
-use sinew_ops::tool_search;
+use sinew_ops::{skill, tool_search};
 use sinew_runtime::{Asking, Builder, GrantStore, NoLedger, Runtime};
 use sinew_tool::{Approver, Dialect, Ledger, SearchSettings, Tool};
 
@@ -19,6 +19,7 @@ use crate::config::{self, Grants, LedgerMode, LogLevel, env_vars};
 use crate::hooks;
 use crate::mcp_servers;
 use crate::screen::say;
+use crate::skills;
 use crate::trace::Trace;
 use crate::webhook::Webhook;
 
@@ -134,9 +135,7 @@ pub(crate) fn wire(
     for root in &loaded.roots {
         builder = builder.root(root);
     }
-    for tool in searching(&settings.dialect) {
-        builder = builder.tool(tool);
-    }
+    builder = added(&settings.dialect).into_iter().fold(builder, Builder::tool);
     if let Some(state) = loaded.state.clone() {
         builder = builder.commands(commands(loaded, &state));
         builder = builder.journals(JournalSettings { state, warn: say });
@@ -170,6 +169,7 @@ pub(crate) fn wire(
         None => new_session()?,
     };
     let runtime = builder.build()?;
+    skills::add(loaded, &runtime);
     let servers = mcp_servers::add(loaded, &runtime)?;
     if servers.is_none()
         && written.is_some_and(|words| !words.is_empty())
@@ -183,11 +183,15 @@ pub(crate) fn wire(
     Ok(Wired { runtime, ledger, trace, checkpoints, session, servers })
 }
 
-/// Returns the tools that find and call deferred ones, as far as the dialect has none of their names.
-fn searching(dialect: &Dialect) -> Vec<Arc<dyn Tool>> {
+/// Returns the tools that find and call deferred ones, and that load skills, as far as the dialect has none of its own.
+fn added(dialect: &Dialect) -> Vec<Arc<dyn Tool>> {
     let own = (dialect.tools)();
-    let is_missing = |tool: &Arc<dyn Tool>| own.iter().all(|known| known.name() != tool.name());
-    let native = [tool_search::NATIVE.tool(), Arc::new(ToolCall)];
+    let has_skills = own.iter().any(|tool| tool.for_skills());
+    let is_missing = |tool: &Arc<dyn Tool>| {
+        let is_needed = !(has_skills && tool.for_skills());
+        is_needed && own.iter().all(|known| known.name() != tool.name())
+    };
+    let native = [tool_search::NATIVE.tool(), Arc::new(ToolCall), skill::NATIVE.tool()];
     native.into_iter().filter(is_missing).collect()
 }
 

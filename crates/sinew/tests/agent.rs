@@ -611,3 +611,32 @@ fn hooks_see_and_change_what_the_agent_does() {
     let error = bench.turn(Some("go")).unwrap_err().to_string();
     assert!(error.contains("blocked by the hook `noting`: enough"), "{error}");
 }
+
+/// What a skill leaves of the tools holds from its load to the end of the turn, in lists and in calls.
+#[test]
+fn skill_narrows_the_tools_of_its_turn() {
+    let bench = Bench::new(vec![
+        Says::Calls(vec![("Write", json!({"file_path": "new.txt", "content": "x"}))]),
+        Says::Calls(vec![("Read", json!({"file_path": "a.txt"}))]),
+        Says::Text("read it"),
+        Says::Calls(vec![("Write", json!({"file_path": "new.txt", "content": "x"}))]),
+        Says::Text("wrote it"),
+    ]);
+    let tools = vec![String::from("Read"), String::from("Gr*")];
+    let narrowing = sinew::Narrowing { skill: String::from("look"), tools };
+    bench.runtime.narrow_tools("s", narrowing).unwrap();
+    bench.turn(Some("look")).unwrap();
+    assert_eq!(bench.read("new.txt"), "");
+    let results = bench.results();
+    assert!(
+        results[0].starts_with("! the skill `look` does not allow this tool: Write"),
+        "{}",
+        results[0]
+    );
+    assert!(results[1].contains("one"), "{}", results[1]);
+    let names = |seen: &Seen| seen.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&bench.seen()[0]), ["Read", "Grep"]);
+    bench.turn(Some("write")).unwrap();
+    assert_eq!(bench.read("new.txt"), "x");
+    assert!(5 < names(&bench.seen()[3]).len());
+}

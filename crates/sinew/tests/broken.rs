@@ -89,7 +89,7 @@ fn a_broken_project_stops_neither_the_doctor_nor_trust_nor_the_record() {
         assert_eq!(doctor.status.code(), Some(1), "{text:?}: {}", err(&doctor));
         let all: Value = serde_json::from_str(&out(&doctor)).unwrap();
         let findings = all["findings"].as_array().unwrap();
-        assert_eq!(findings.len(), 10, "{text:?}: {all}");
+        assert_eq!(findings.len(), 11, "{text:?}: {all}");
         let missing = findings.iter().filter(|one| one["ok"] == false && one["needed"] == true);
         let told: String = missing.map(|one| one["detail"].as_str().unwrap()).collect();
         assert!(told.contains("config.toml") || told.contains("deny_paths"), "{text:?}: {told}");

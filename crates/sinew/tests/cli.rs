@@ -530,6 +530,7 @@ fn the_doctor_says_what_is_missing() {
             "sandbox",
             "approvals",
             "mcp",
+            "model",
         ];
         assert_eq!(names, expected);
         let found: Vec<&str> = findings

@@ -11,6 +11,7 @@ mod knowledge;
 mod memory;
 mod pages;
 mod shared;
+mod skills;
 mod tree;
 
 pub use commands::{COMMAND_ROWS, Scripted, finished};
@@ -18,3 +19,4 @@ pub use golden::golden;
 pub use memory::{MemoryWorld, ROOT, call};
 pub use pages::Pages;
 pub use shared::{OnDrop, access_list};
+pub use skills::MemorySkills;

@@ -31,9 +31,9 @@ use serde_json::Value;
 use sinew_tool::sync::lock;
 use sinew_tool::{
     Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings, FileState,
-    FileTarget, Host, Kind, Memo, NoCheckpoints, NoProcesses, NoTools, Prepared, Preview,
-    Processes, Progress, Reply, SearchClaim, Shaping, Slot, Stamp, Targets, Tool, ToolError,
-    UrlClaim, UrlTarget, World,
+    FileTarget, Host, Kind, Memo, NoCheckpoints, NoProcesses, NoSkills, NoTools, Prepared, Preview,
+    Processes, Progress, Reply, SearchClaim, Shaping, SkillIndex, Slot, Stamp, Targets, Tool,
+    ToolError, UrlClaim, UrlTarget, World,
 };
 
 use crate::knowledge::{CallKnowledge, MemoryKnowledge};
@@ -65,6 +65,8 @@ pub struct MemoryWorld {
     pub processes: Arc<dyn Processes>,
     /// The pages that calls fetch.
     pub pages: Pages,
+    /// The skills that calls load.
+    pub skills: Arc<dyn SkillIndex>,
     /// The cancellation of every call.
     pub cancel: Cancel,
     /// The deadline of every call.
@@ -95,6 +97,7 @@ impl MemoryWorld {
             settings: Arc::new(settings),
             processes: Arc::new(NoProcesses),
             pages: Pages::default(),
+            skills: Arc::new(NoSkills),
             cancel: Cancel::default(),
             deadline: None,
         }
@@ -245,9 +248,11 @@ impl MemoryWorld {
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as Arc<dyn Clock>;
         Ok(Context {
             session: String::from("test"),
+            agent: None,
             call_id: String::from("call"),
             dialect: "test",
             tools: Arc::new(NoTools),
+            skills: Arc::clone(&self.skills),
             world: World {
                 files: Arc::new(files),
                 processes: Arc::clone(&self.processes),

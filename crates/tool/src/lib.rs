@@ -35,6 +35,7 @@ mod row;
 mod ruling;
 mod search;
 mod settings;
+mod skills;
 mod slot;
 pub mod sync;
 mod tool_index;
@@ -91,6 +92,7 @@ pub use search::{
     SearchSettings, SearchTarget,
 };
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
+pub use skills::{LoadedSkill, NoSkills, SkillCaller, SkillIndex, SkillInfo, SkillRequest};
 pub use slot::Slot;
 pub use tool_index::{FoundTool, FoundTools, NoTools, ToolIndex, ToolSearcher};
 pub use tools::{Prepared, Ran, Tool, ToolOrigin, function_call};

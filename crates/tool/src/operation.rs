@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects, Expect, Facts, FileError,
-    FileOp, FileSettings, FileTarget, Kind, Memo, Progress, Restore, SearchClaim, Slot, Targets,
-    ToolError, ToolIndex, UrlClaim, World, Written, line_name,
+    FileOp, FileSettings, FileTarget, Kind, Memo, Progress, Restore, SearchClaim, SkillIndex, Slot,
+    Targets, ToolError, ToolIndex, UrlClaim, World, Written, line_name,
 };
 
 /// The expected change of a call, computed before an approval question.
@@ -35,12 +35,16 @@ const LAST_PAUSE: Duration = Duration::from_millis(16);
 pub struct Context {
     /// The session of the caller.
     pub session: String,
+    /// The agent of the caller, if there are several.
+    pub agent: Option<String>,
     /// The id of the call.
     pub call_id: String,
     /// The dialect of the call.
     pub dialect: &'static str,
     /// The search of tools that are not listed.
     pub tools: Arc<dyn ToolIndex>,
+    /// The skills.
+    pub skills: Arc<dyn SkillIndex>,
     /// The World of the call's targets.
     pub world: World,
     /// The contained targets.

@@ -82,6 +82,8 @@ pub struct Row<O: Operation> {
     pub core: bool,
     /// Whether it is listed only where other tools are not.
     pub for_deferred: bool,
+    /// Whether it is listed only where there are skills, with their names.
+    pub for_skills: bool,
     /// Shapes an outcome.
     pub shape: fn(&O::Args, O::Out, &Shaping<'_>) -> Reply,
     /// Shapes an error, with the path as written.
@@ -108,6 +110,7 @@ impl<O: Operation> Row<O> {
             bound: Bound::DEFAULT,
             core: true,
             for_deferred: false,
+            for_skills: false,
             shape,
             fail: |error, _| Reply::failure(error),
         }
@@ -189,6 +192,10 @@ impl<O: Operation> Tool for Row<O> {
 
     fn for_deferred(&self) -> bool {
         self.for_deferred
+    }
+
+    fn for_skills(&self) -> bool {
+        self.for_skills
     }
 
     fn checked_by_schema(&self) -> bool {

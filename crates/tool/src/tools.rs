@@ -118,6 +118,11 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether the tool loads skills: it is listed only where there are some, with their names.
+    fn for_skills(&self) -> bool {
+        false
+    }
+
     /// Returns the call to which a call of this tool is forwarded: the name of another tool, and its arguments.
     fn forwards(&self, args: &Arguments) -> Option<Result<(String, Arguments), ToolError>> {
         let _ = args;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use sinew_tool::name_matches;
 
 use super::{Imported, pattern, rule};
+use crate::front_matter;
 use crate::{ConditionOptions, RuleOptions};
 
 /// A rule in molf's form.
@@ -108,8 +109,8 @@ struct Agent {
 
 /// Imports the deny rules of an agent's file.
 pub(super) fn read_agent(text: &str, home: Option<&Path>) -> Result<Imported, String> {
-    let front =
-        front_matter(text).ok_or("begin the file with front matter between lines of `---`")?;
+    let (front, _) = front_matter::parted(text)
+        .ok_or("begin the file with front matter between lines of `---`")?;
     let Agent { name, permission } =
         serde_saphyr::from_str(front).map_err(|error| error.to_string())?;
     if name.is_empty() || name.contains('*') {
@@ -130,22 +131,6 @@ pub(super) fn read_agent(text: &str, home: Option<&Path>) -> Result<Imported, St
         "what the agent {name} asks or allows is left out: it gives way to every other rule there"
     ));
     Ok(imported)
-}
-
-/// Returns the text between the first line, `---`, and the next such line.
-fn front_matter(text: &str) -> Option<&str> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let is_fence = |line: &str| line.trim_end() == "---";
-    let first = text.split_inclusive('\n').next().filter(|line| is_fence(line))?;
-    let rest = text.get(first.len()..)?;
-    let mut end = 0;
-    for line in rest.split_inclusive('\n') {
-        if is_fence(line) {
-            return rest.get(..end);
-        }
-        end += line.len();
-    }
-    None
 }
 
 /// Converts permissions, with a default verdict for calls that none of them matches.

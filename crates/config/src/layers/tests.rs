@@ -195,7 +195,7 @@ fn a_project_without_a_file_has_none_and_an_odd_one_does_not_block() {
         let path = project.join(".sinew/config.toml");
         fs::File::create(path).and_then(|file| file.set_len(2 << 20)).expect("a file");
     };
-    assert!(added(large).expect_err("a large file").contains("larger than 1 MiB"));
+    assert!(added(large).expect_err("a large file").contains("larger than 1024 KiB"));
 }
 
 #[test]

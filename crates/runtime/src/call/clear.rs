@@ -111,9 +111,11 @@ fn context(
 ) -> Context {
     Context {
         session: open.request.session.clone(),
+        agent: open.request.agent.clone(),
         call_id: open.request.call_id.clone(),
         dialect: decoded.dialect,
         tools: Arc::clone(runtime) as Arc<dyn ToolIndex>,
+        skills: runtime.skills(),
         world,
         targets,
         cwd,

@@ -6,6 +6,7 @@ use sinew_guard::{Guard, Rules, Store};
 use sinew_tool::{FileSettings, Kind, Request, ToolError, shown_line};
 
 use crate::catalog::{Catalog, Listed, Looker};
+use crate::narrowing::Narrowing;
 
 /// The most known tools that are named for an unknown one.
 const MAX_NAMED: usize = 60;
@@ -33,26 +34,43 @@ pub(super) fn catalog<'a>(catalogs: &'a [Catalog], request: &Request) -> Option<
 }
 
 /// Finds the tool of a request. A call of a tool that forwards becomes the forwarded call.
-pub(super) fn find(catalogs: &[Catalog], request: &mut Request) -> Result<Found, ToolError> {
-    let found = named(catalogs, request)?;
+pub(super) fn find(
+    catalogs: &[Catalog],
+    request: &mut Request,
+    narrowing: Option<&Narrowing>,
+) -> Result<Found, ToolError> {
+    let found = named(catalogs, request, narrowing)?;
     match found.listed.tool.forwards(&request.arguments) {
         None => Ok(found),
         Some(other) => {
             (request.name, request.arguments) = other?;
-            named(catalogs, request)
+            named(catalogs, request, narrowing)
         }
     }
 }
 
 /// Finds the tool with the name of a request; the error for an unknown name lists the nearest ones.
-fn named(catalogs: &[Catalog], request: &Request) -> Result<Found, ToolError> {
+fn named(
+    catalogs: &[Catalog],
+    request: &Request,
+    narrowing: Option<&Narrowing>,
+) -> Result<Found, ToolError> {
     let catalog = catalog(catalogs, request).ok_or_else(|| {
         let known: Vec<&str> = catalogs.iter().map(Catalog::name).collect();
         let wanted = request.dialect.as_deref().unwrap_or_default();
         ToolError::new(Kind::NotFound, format!("no dialect of this name: {}", shown_line(wanted)))
             .hint(format!("served here: {}", known.join(", ")))
     })?;
-    if let Some(listed) = catalog.find(&request.name) {
+    let listed = match narrowing {
+        None => catalog.find(&request.name),
+        Some(narrowing) => match catalog.find_any(&request.name) {
+            Some(listed) if !narrowing.lists(&*listed.tool, listed.visibility) => {
+                return Err(narrowing.refusal(&request.name));
+            }
+            listed => listed,
+        },
+    };
+    if let Some(listed) = listed {
         return Ok(Found {
             listed: Arc::clone(listed),
             dialect: catalog.name,

@@ -17,7 +17,7 @@ use rustyline::{CompletionType, Config, Editor, Helper};
 use sinew_agent::TurnEvent;
 use sinew_guard::{CheckpointId, Redactor};
 use sinew_tool::sync::lock;
-use sinew_tool::{Approver, Cancel, shown_line};
+use sinew_tool::{Approver, Cancel, Kind, SkillCaller, SkillRequest, shown_line};
 
 use crate::agent::report::{change_lines, changed, newest, resumed, say_stop};
 use crate::agent::text_output::{self, TextOutput};
@@ -39,6 +39,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("/sessions", "list the sessions of this directory"),
     ("/cost", "say what this session cost"),
     ("/help", "list these commands"),
+    ("/SKILL", "begin a turn with a skill: /SKILL what it works on"),
     ("/exit", "leave; Ctrl-D does too"),
 ];
 /// The name of the file of earlier lines, in the state directory.
@@ -201,7 +202,7 @@ impl Chat<'_> {
             "/compact" => self.compact(),
             "/sessions" => self.sessions(),
             "/cost" => self.cost(),
-            _ => Err(anyhow::anyhow!("there is no command `{name}`; /help lists them")),
+            _ => self.skill(name, rest.trim()),
         };
         if let Err(error) = done {
             say(&format!("{error:#}"));
@@ -241,6 +242,30 @@ impl Chat<'_> {
         }
         switch_model(&self.loaded, &wishes, chosen, &mut self.parts)?;
         self.model("")
+    }
+
+    /// Begins a turn with the instructions of a skill.
+    fn skill(&mut self, command: &str, arguments: &str) -> anyhow::Result<()> {
+        let name = command.trim_start_matches('/');
+        let wired = &self.parts.wired;
+        let caller = SkillCaller { session: &wired.session, agent: None, dialect: "", call_id: "" };
+        let wanted = SkillRequest { name, arguments, variables: &[], file: None };
+        let skills = wired.runtime.skills();
+        let loaded = match self.tokio.block_on(skills.load(caller, wanted)) {
+            Ok(loaded) => loaded,
+            Err(error) if error.kind == Kind::NotFound => {
+                let known: Vec<String> =
+                    skills.list().into_iter().map(|skill| format!("/{}", skill.name)).collect();
+                let known = match known.as_slice() {
+                    [] => String::new(),
+                    known => format!(", and the skills are {}", known.join(", ")),
+                };
+                bail!("there is no command `{}`; /help lists them{known}", shown_line(command));
+            }
+            Err(error) => bail!("{error}"),
+        };
+        self.turn(Some(loaded.text));
+        Ok(())
     }
 
     fn tools(&self) -> anyhow::Result<()> {

@@ -1,0 +1,93 @@
+//! Skills: instructions that a model loads when a task needs them, and which tools they leave it.
+
+use std::fmt::Debug;
+
+use crate::{BoxFuture, Kind, ToolError, shown_line};
+
+/// A skill as a model finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillInfo {
+    /// Its name.
+    pub name: String,
+    /// When to load it.
+    pub description: String,
+}
+
+/// Who loads a skill: a call of a session, in one dialect.
+#[derive(Debug, Clone, Copy)]
+pub struct SkillCaller<'a> {
+    /// The session, which has the tools of the skill from then on.
+    pub session: &'a str,
+    /// The agent, if there are several.
+    pub agent: Option<&'a str>,
+    /// The dialect, whose tools run the commands of the skill.
+    pub dialect: &'a str,
+    /// The id of the call.
+    pub call_id: &'a str,
+}
+
+/// What is wanted of a skill.
+#[derive(Debug, Clone, Copy)]
+pub struct SkillRequest<'a> {
+    /// The name of the skill.
+    pub name: &'a str,
+    /// The text for `$ARGUMENTS`, whose words are `$1`, `$2` and so on.
+    pub arguments: &'a str,
+    /// Values of its variables.
+    pub variables: &'a [(String, String)],
+    /// Another file of the skill, relative to its directory; `None` loads the skill.
+    pub file: Option<&'a str>,
+}
+
+/// A skill that was loaded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoadedSkill {
+    /// Its name.
+    pub name: String,
+    /// Its instructions, with arguments and the output of its commands in their places, or the text of its file.
+    pub text: String,
+    /// Its other files, relative to its directory.
+    pub files: Vec<String>,
+    /// The only tools that the session can call now, as patterns; `None` leaves all.
+    pub allowed_tools: Option<Vec<String>>,
+}
+
+/// The skills of a runtime.
+pub trait SkillIndex: Debug + Send + Sync {
+    /// Returns the skills that a model may load, in the order of their names.
+    fn list(&self) -> Vec<SkillInfo>;
+
+    /// Loads a skill. Its commands run as calls of the session.
+    fn load<'a>(
+        &'a self,
+        caller: SkillCaller<'a>,
+        wanted: SkillRequest<'a>,
+    ) -> BoxFuture<'a, Result<LoadedSkill, ToolError>>;
+
+    /// Gives a session all tools again; returns the skill that had narrowed them.
+    fn release(&self, session: &str) -> Option<String>;
+}
+
+/// No skills.
+#[derive(Debug, Clone, Copy)]
+pub struct NoSkills;
+
+impl SkillIndex for NoSkills {
+    fn list(&self) -> Vec<SkillInfo> {
+        Vec::new()
+    }
+
+    fn load<'a>(
+        &'a self,
+        _caller: SkillCaller<'a>,
+        wanted: SkillRequest<'a>,
+    ) -> BoxFuture<'a, Result<LoadedSkill, ToolError>> {
+        let name = shown_line(wanted.name);
+        let error = ToolError::new(Kind::NotFound, format!("no skill of this name: {name}"));
+        Box::pin(std::future::ready(Err(error.hint("there are no skills here"))))
+    }
+
+    fn release(&self, _session: &str) -> Option<String> {
+        None
+    }
+}
