@@ -98,6 +98,9 @@ def commands(root, user):
         with wire.Server(root) as server:
             start(server)
             equal(checks.text(server.call("Skill", {"skill": "state", "args": "x;y"})).strip(), "Files: x;y\na.here")
+            # The records of calls that change nothing are written a moment later.
+            server.close()
+            equal(server.ended(), 0)
         last = checks.records("tool = 'Bash'")[-1]
         parent = checks.records("tool = 'Skill'")[-1]
         equal(json.loads(json.dumps(last["parent"])), parent["call_id"])

@@ -422,11 +422,13 @@ impl Catalog {
         shown.map(|listed| listed.tool.name())
     }
 
-    /// Returns the names that can be called from the start: those of tools that are not of other servers.
+    /// Returns the names that can be called from the start: those of tools that are not of other servers, and need
+    /// nothing that may be missing.
     pub fn own_names(&self) -> impl Iterator<Item = &str> {
         let is_own = |listed: &&Arc<Listed>| {
             let is_foreign = matches!(listed.owner, Owner::Foreign(_));
-            listed.is_usable() && !is_foreign && !listed.tool.for_deferred()
+            let has_work = !listed.tool.for_deferred() && !listed.tool.for_skills();
+            listed.is_usable() && !is_foreign && has_work
         };
         self.tools.iter().filter(is_own).map(|listed| listed.tool.name())
     }
