@@ -151,8 +151,9 @@ const TOOL_SEARCH: Row<tool_search::ToolSearch> = Row {
             "max_results",
             "max_results",
             ParamKind::Integer { min: 1, cap: Some(tool_search::MAX_LIMIT) },
-            "Most tools, default 5",
-        ),
+            "Most tools",
+        )
+        .or(Preset::Int(tool_search::LIMIT)),
     ],
     ..Row::<tool_search::ToolSearch>::shaped(|_, found, _| match found.found.is_empty() {
         true => Reply::text(tool_search::nothing(&found)),

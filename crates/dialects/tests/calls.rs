@@ -80,6 +80,7 @@ fn deeds() -> Vec<FileOp> {
         pages(),
         searches_of_the_web(),
         skills(),
+        searches_of_tools(),
     ];
     all.concat()
 }
@@ -98,6 +99,16 @@ fn skills() -> Vec<FileOp> {
         ("instructions with tools", "skill", json!({ "name": "greet" })),
         ("an unknown skill", "skill", json!({ "name": "nope" })),
         ("no name", "skill", json!({})),
+    ]
+}
+
+/// Searches of tools, where none is deferred.
+fn searches_of_tools() -> Vec<FileOp> {
+    vec![
+        ("words", "ToolSearch", json!({ "query": "send a message" })),
+        ("a name that no tool has", "ToolSearch", json!({ "query": "select:Nope" })),
+        ("no words", "ToolSearch", json!({ "query": " " })),
+        ("no tools", "ToolSearch", json!({ "query": "send", "max_results": 0 })),
     ]
 }
 

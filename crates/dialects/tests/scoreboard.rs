@@ -30,7 +30,7 @@ const EXACT: &[(&str, &[&str])] = &[
             "tool::web_search",
         ],
     ),
-    ("aionrs", &["Read", "Write", "Edit", "Bash", "Grep", "Glob"]),
+    ("aionrs", &["Read", "Write", "Edit", "Bash", "Grep", "Glob", "ToolSearch"]),
     (
         "clawft",
         &[
@@ -165,5 +165,5 @@ fn exact_tools_have_golden_calls() {
             n_exact += 1;
         }
     }
-    assert_eq!(n_exact, 35, "of 42 tools");
+    assert_eq!(n_exact, 36, "of 42 tools");
 }
