@@ -2,12 +2,12 @@
 
 import json
 import os
-import time
+import shutil
 
 import checks
 import wire
 from checks import check, contains, equal, true
-from foreign import named, start
+from foreign import is_told, named, start
 
 ALLOWED = ["claude-flow__memory_*", "read_file", "write_file"]
 
@@ -77,18 +77,26 @@ def example_of_clawft(root, user):
 
 
 def changes_while_it_runs(root, user):
-    with check("a skill that is written while the server runs is found, and clients hear of it"):
-        with wire.Server(root) as server:
-            start(server)
-            true("Skill" in listed(server), "the tool")
-            skill(user, "later", {"description": "Came later."}, "Later.\n")
-            until = time.monotonic() + 20
-            while "Later." not in checks.text(server.call("Skill", {"skill": "later"})):
-                true(time.monotonic() < until, "the skill is not found")
-                time.sleep(0.5)
-            server.ask("ping")
-            true([got for got in server.asides if got.get("method") == "notifications/tools/list_changed"], "no notification")
-        (user / "later" / "SKILL.md").unlink()
+    with check("the first skill that is written while the server runs is found, and clients hear of it; so is its end"):
+        user.rename(user.with_name("aside"))
+        try:
+            with wire.Server(root) as server:
+                start(server)
+                true("Skill" not in listed(server), "a tool without skills")
+                for is_there in (True, False):
+                    server.asides.clear()
+                    if is_there:
+                        skill(user, "later", {"description": "Came later."}, "Later.\n")
+                    else:
+                        (user / "later" / "SKILL.md").unlink()
+                    # Without a call: nothing but the server looks.
+                    is_told(server)
+                    equal("Skill" in listed(server), is_there)
+                    if is_there:
+                        contains(checks.text(server.call("Skill", {"skill": "later"})), "Later.")
+        finally:
+            shutil.rmtree(user, ignore_errors=True)
+            user.with_name("aside").rename(user)
 
 
 def commands(root, user):
@@ -127,6 +135,22 @@ def trust(root):
         contains(str([line.get("problem") for line in find()]), "another one than you trusted")
         code, result = checks.call(project, "Skill", {"skill": "own"})
         equal((code, result["error"]["kind"]), (2, "not_found"))
+    with check("files of a skill are read by the rules, hidden ones not at all"):
+        skill(project / ".agents/skills", "filed", {"description": "Has files."}, "Text.\n", notes__md="notes", secret__md="secret")
+        checks.write(project / ".agents/skills/filed/.env", "KEY=secret")
+        equal(checks.sinew("trust", project, "--yes")[0], 0)
+        deny = ["--set", 'rules=[{ verdict = "deny", paths = ["**/secret.md"] }]']
+        for file, expected in [("notes.md", 0), ("secret.md", 3), (".env", 1), ("../own/SKILL.md", 1), ("/etc/hostname", 1)]:
+            code, result = checks.call(project, "Skill", {"skill": "filed", "file": file}, *deny)
+            equal((file, code), (file, expected), str(result))
+        true(".env" not in checks.text(checks.call(project, "Skill", {"skill": "filed"})[1]), "a hidden file is named")
+    with check("a directory that cannot be trusted takes no trust from the rest"):
+        (project / ".claude/skills").mkdir(parents=True)
+        (project / ".claude/skills/link").symlink_to("../../.agents/skills/filed")
+        equal(checks.sinew("trust", project, "--yes")[0], 0)
+        found = find()
+        true("filed" in [line.get("skill") for line in found] and "link" not in [line.get("skill") for line in found], str(found))
+        contains(str([line.get("problem") for line in found]), "a link cannot be trusted")
     with check("no tool writes a skill without a yes"):
         code, result = checks.call(project, "Write", {"file_path": ".agents/skills/own/SKILL.md", "content": "x"}, approvals="auto")
         equal((code, (project / ".agents/skills/own/SKILL.md").read_text()), (3, "Other text.\n"), str(result))

@@ -11,7 +11,9 @@ mod head;
 mod template;
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::files::{is_absent, read_up_to};
@@ -107,6 +109,32 @@ pub fn skills(places: &SkillPlaces, trusted: impl FnOnce(&Path) -> Known) -> Fou
     found
 }
 
+/// Returns a number that is another one once skills or the trust in them may be others. It opens no file.
+pub fn signature(places: &SkillPlaces, state: Option<&Path>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut add = |path: &Path| {
+        let meta = fs::metadata(path).ok();
+        let seen = meta.map(|meta| (meta.mtime(), meta.mtime_nsec(), meta.len(), meta.ino()));
+        (path, seen).hash(&mut hasher);
+    };
+    let project = places.project.iter();
+    for file in [".sinew/config.toml", ".mcp.json"] {
+        project.clone().for_each(|project| add(&project.join(file)));
+    }
+    state.iter().for_each(|state| add(&state.join("trust.toml")));
+    let own = project.flat_map(|project| PROJECT_DIRS.map(|dir| project.join(dir)));
+    let user = places.config.iter().map(|dir| dir.join(USER_DIR));
+    let homes = places.home.iter().flat_map(|home| HOME_DIRS.map(|dir| home.join(dir)));
+    for dir in own.chain(user).chain(homes).chain([PathBuf::from(MACHINE_DIR)]) {
+        add(&dir);
+        for skill in directories(&dir) {
+            add(&skill);
+            add(&skill.join(FILE));
+        }
+    }
+    hasher.finish()
+}
+
 impl FoundSkills {
     fn add_project(&mut self, project: &Path, trusted: impl FnOnce(&Path) -> Known) {
         let names_skill = |dir: &&str| !directories(&project.join(dir)).is_empty();
@@ -126,6 +154,8 @@ impl FoundSkills {
                 return self.leave_out(&present, &why);
             }
         };
+        self.problems
+            .extend(content.left_out.iter().map(|why| format!("skills are left out: {why}")));
         for dir in PROJECT_DIRS {
             let dir = Path::new(dir);
             let of_skill = |(path, _): &&(PathBuf, blake3::Hash)| {
@@ -138,7 +168,10 @@ impl FoundSkills {
                 let beneath =
                     content.files.iter().filter_map(|(file, _)| file.strip_prefix(own).ok());
                 let files = beneath.filter_map(|file| file.to_str().map(str::to_owned));
-                let files = files.filter(|file| file != FILE).take(MAX_FILES).collect();
+                let files = files
+                    .filter(|file| file != FILE && !is_hidden(Path::new(file)))
+                    .take(MAX_FILES)
+                    .collect();
                 let trusted = Some((project.to_owned(), content.clone()));
                 self.add(&project.join(own), SkillSource::Project, text, files, trusted);
             }
@@ -155,7 +188,7 @@ impl FoundSkills {
         for own in directories(dir) {
             let text = read_up_to(&own.join(FILE), MAX_BYTES);
             let mut files = Vec::new();
-            add_files(&own, Path::new(""), 0, &mut files);
+            add_files(&own, Path::new(""), 0, (&mut files, &mut (10 * MAX_FILES)));
             files.sort();
             self.add(&own, source, text, files, None);
         }
@@ -228,6 +261,11 @@ fn is_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_fine)
 }
 
+/// Returns whether a part of a path begins with a dot: such files hold settings and keys.
+fn is_hidden(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str().as_encoded_bytes().first() == Some(&b'.'))
+}
+
 /// Returns the directories in a directory, by name. Links of the user are followed.
 fn directories(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
@@ -238,21 +276,30 @@ fn directories(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Adds the regular files beneath a directory, without links.
-fn add_files(dir: &Path, beneath: &Path, depth: usize, files: &mut Vec<String>) {
+/// Adds the regular files beneath a directory, without links and hidden files. The walk ends with the limit of files, or
+/// after ten times as many entries.
+fn add_files(
+    dir: &Path,
+    beneath: &Path,
+    depth: usize,
+    (files, left): (&mut Vec<String>, &mut usize),
+) {
     let Ok(entries) = fs::read_dir(dir.join(beneath)) else { return };
     for entry in entries.filter_map(Result::ok) {
+        if *left == 0 || MAX_FILES <= files.len() {
+            return;
+        }
+        *left -= 1;
         let path = beneath.join(entry.file_name());
         let Ok(kind) = entry.file_type() else { continue };
+        if is_hidden(&path) {
+            continue;
+        }
         if kind.is_dir() && depth < MAX_DEPTH {
-            add_files(dir, &path, depth + 1, files);
+            add_files(dir, &path, depth + 1, (files, left));
         }
         let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-        if let Some(name) = path.to_str()
-            && kind.is_file()
-            && is_plain
-            && name != FILE
-            && files.len() < MAX_FILES
+        if let Some(name) = path.to_str().filter(|name| kind.is_file() && is_plain && *name != FILE)
         {
             files.push(name.to_owned());
         }

@@ -23,8 +23,8 @@ use super::{ConfigError, real};
 const FILE: &str = "trust.toml";
 /// The directories beneath `.sinew` whose files are hashed.
 const COUNTED: [&str; 2] = [HOOKS_DIR, "skills"];
-/// Directories of the project whose files are hashed too: skills and agents. One that a link leads to does not count,
-/// and what is in it is not loaded.
+/// Directories of the project whose files are hashed too: skills and agents. One that a link leads to does not count, nor
+/// one with links or too many files, and what is in it is not loaded.
 const COUNTED_BESIDE: [(&str, &str); 3] =
     [(".agents", "skills"), (".agents", "agents"), (".claude", "skills")];
 /// The total size limit of a project's hashed files.
@@ -43,6 +43,8 @@ pub struct Content {
     pub hooks: Vec<(PathBuf, String)>,
     /// The text of the file that names MCP servers, if it names any but sinew.
     pub servers: Option<String>,
+    /// Why directories of skills and agents do not count, if some do not.
+    pub left_out: Vec<String>,
 }
 
 impl Content {
@@ -83,8 +85,16 @@ impl Content {
             if is_link(&project.join(above)) || is_link(&project.join(&path)) {
                 continue;
             }
-            if let Some(own) = directory(&project.join(above))? {
-                content.add(&own, name.as_ref(), &path, 0, &mut left)?;
+            let before = (content.files.len(), left);
+            let added = directory(&project.join(above)).and_then(|own| match own {
+                Some(own) => content.add(&own, name.as_ref(), &path, 0, &mut left),
+                None => Ok(()),
+            });
+            // Other programs fill these directories too, so that what cannot be trusted takes no trust from the rest.
+            if let Err(error) = added {
+                content.files.truncate(before.0);
+                left = before.1;
+                content.left_out.push(error.to_string());
             }
         }
         content.files.sort_by(|(one, _), (other, _)| one.cmp(other));

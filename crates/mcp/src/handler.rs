@@ -54,7 +54,7 @@ impl ServerHandler for Handler {
             Some(token) => progress(context.peer.clone(), token),
             None => Progress::default(),
         };
-        let options = CallOptions { cancel: cancel.clone(), progress };
+        let options = CallOptions { cancel: cancel.clone(), progress, ..CallOptions::default() };
         let elicitation = &self.0.elicitation;
         let arguments = request.arguments.unwrap_or_default();
         if let Some(state) = &request.request_state {

@@ -339,7 +339,7 @@ impl Connection {
             Some(token) => progress::to(self.output.clone(), token.get().to_owned()),
             None => Progress::default(),
         };
-        let options = CallOptions { cancel: cancel.clone(), progress };
+        let options = CallOptions { cancel: cancel.clone(), progress, ..CallOptions::default() };
         let arguments = params.arguments.map(|Object(arguments)| arguments).unwrap_or_default();
         let call_id = self.engine.call_id();
         let can_be_asked =

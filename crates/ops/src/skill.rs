@@ -101,8 +101,11 @@ impl Operation for Skill {
         let caller = SkillCaller {
             session: &cx.session,
             agent: cx.agent.as_deref(),
-            dialect: cx.dialect,
-            call_id: &cx.call_id,
+            turn: cx.turn.as_deref(),
+            roots: cx.roots.as_deref(),
+            deadline: cx.deadline,
+            dialect: Some(cx.dialect),
+            call_id: Some(&cx.call_id),
         };
         let variables: Vec<(String, String)> = args.variables.clone().into_iter().collect();
         let wanted = SkillRequest {
@@ -134,19 +137,18 @@ pub fn shaped(out: SkillOut, has_more: bool) -> Reply {
             let line = |skill: &SkillInfo| format!("- {}: {}", skill.name, skill.description);
             Reply::text(skills.iter().map(line).collect::<Vec<_>>().join("\n"))
         }
-        SkillOut::Loaded(loaded) => {
-            let notes = notes(&loaded, has_more);
-            let mut text = loaded.text;
-            for note in notes {
-                text = format!("{}\n\n[{note}]", text.trim_end());
-            }
-            Reply::text(text)
-        }
+        SkillOut::Loaded(loaded) => Reply::text(loaded_text(loaded, has_more)),
         SkillOut::Released(Some(skill)) => {
             Reply::text(format!("The skill {skill} is released: all tools can be called again."))
         }
         SkillOut::Released(None) => Reply::text("No skill had taken tools away."),
     }
+}
+
+/// Returns the text of a loaded skill, with what a model needs to know beside it.
+pub fn loaded_text(loaded: LoadedSkill, has_more: bool) -> String {
+    let notes = notes(&loaded, has_more);
+    notes.iter().fold(loaded.text, |text, note| format!("{}\n\n[{note}]", text.trim_end()))
 }
 
 /// Returns what a model needs to know of a loaded skill beside its text.

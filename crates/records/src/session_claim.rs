@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// The directory of the files, in the state directory.
 const DIR: &str = "session-claims";
@@ -52,7 +53,11 @@ impl SessionClaim {
                 .truncate(false)
                 .mode(0o600)
                 .open(&path)?;
-            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+            if let Err(error) = locked {
+                if error != Errno::WOULDBLOCK {
+                    return Err(Unclaimed::Failed(error.into()));
+                }
                 let mut number = String::new();
                 file.read_to_string(&mut number)?;
                 return Err(Unclaimed::Taken(number.trim().parse().ok()));

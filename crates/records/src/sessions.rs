@@ -161,6 +161,9 @@ impl Sessions {
         let title: String = self.redactor.redact(&first_line(new.title)).into_owned();
         let now = now_ms();
         self.with(|connection| {
+            // A session that expired may have had this name.
+            let stale = "DELETE FROM answer WHERE session = ?1 AND NOT EXISTS (SELECT 1 FROM session WHERE id = ?1)";
+            connection.execute(stale, [new.id])?;
             connection.execute(
                 "INSERT OR IGNORE INTO session VALUES (?1, NULL, ?2, ?3, ?4, ?5, ?6, ?6, 0)",
                 params![new.id, title, new.root, new.dialect, new.model, now],
@@ -243,7 +246,7 @@ impl Sessions {
     /// Stores what an answer granted for the rest of a session, as text.
     pub fn keep_grants(&self, id: &str, granted: &[String]) -> Result<(), SessionError> {
         self.with(|connection| {
-            let statement = "INSERT OR IGNORE INTO answer VALUES (?1, ?2)";
+            let statement = "INSERT OR IGNORE INTO answer SELECT ?1, ?2 FROM session WHERE id = ?1";
             let mut statement = connection.prepare_cached(statement)?;
             for text in granted {
                 statement.execute(params![id, text])?;

@@ -157,7 +157,7 @@ async fn way(
     let called = open.request.name.clone();
     // Asked before the name is looked up: they may come in between.
     let are_coming = runtime.has_pending_tools();
-    let narrowing = runtime.narrowings.of(&open.request.session);
+    let narrowing = runtime.narrowings.of(&open.request.session).filter(|_| !options.loads_skill);
     let narrowing = narrowing.as_deref();
     let mut found = find::find(&runtime.catalogs(), &mut open.request, narrowing);
     // A tool that is looked for may be among those that come.

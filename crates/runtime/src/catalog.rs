@@ -297,8 +297,9 @@ impl Catalog {
     ) -> impl Iterator<Item = ToolInfo> + 'a {
         let is_needed = self.needs();
         let is_listed = move |listed: &&Arc<Listed>| {
+            // The tool that loads skills is the way back, also where no skill is left.
             !listed.is_denied
-                && is_needed(listed)
+                && (is_needed(listed) || listed.tool.for_skills())
                 && narrowing.lists(&*listed.tool, listed.visibility)
         };
         self.tools.iter().filter(is_listed).map(|listed| self.info(listed))

@@ -70,12 +70,11 @@ impl Grants {
         });
     }
 
-    /// Keeps grants as long as the session.
-    pub(crate) fn keep_stored(&self, session: &str, grants: Vec<SessionGrant>) {
+    /// Stores grants with their session, if it can be resumed.
+    pub(crate) fn store(&self, session: &str, grants: &[SessionGrant]) {
         if let Some(store) = self.store.get() {
-            store.keep(session, &grants);
+            store.keep(session, grants);
         }
-        self.keep(session, grants);
     }
 
     /// Stores the grants of later answers too. The first store counts.

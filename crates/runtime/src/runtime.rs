@@ -78,6 +78,8 @@ pub struct CallOptions {
     pub cancel: Cancel,
     /// Receives the progress of long work.
     pub progress: Progress,
+    /// Whether the call is part of loading a skill, so that what a skill left of the tools does not hold for it.
+    pub loads_skill: bool,
 }
 
 impl Runtime {

@@ -2,7 +2,7 @@
 
 pub(crate) mod call_line;
 pub(crate) mod changes;
-mod instructions;
+pub(crate) mod instructions;
 pub(crate) mod json_output;
 mod markdown;
 mod model_client;

@@ -3,37 +3,46 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sinew_runtime::{CallOptions, Narrowing, Runtime};
+use sinew_tool::sync::lock;
 use sinew_tool::{
     Block, BoxFuture, Kind, LoadedSkill, Reply, Request, SkillCaller, SkillIndex, SkillInfo,
     SkillRequest, ToolError, shown_line,
 };
 
+use crate::agent::instructions::may_read;
 use crate::config::skills::{self, FoundSkills, Piece, SkillFile, SkillPlaces, TemplateValues};
 use crate::config::trust::{Known, Trusted};
-use crate::wiring::{Loaded, Places};
+use crate::wiring::{self, Loaded, Places};
 
-/// How long found skills count, before their directories are looked at again.
-const FRESH: Duration = Duration::from_secs(2);
+/// How often the directories are looked at, and after how many looks their files are read again in any case.
+const LOOK: Duration = Duration::from_secs(2);
+const LOOKS: u32 = 30;
 /// The most bytes that one command of a skill adds.
 const MAX_OUTPUT: usize = 32 << 10;
 
 /// The skills.
 struct Skills {
+    own: Weak<Self>,
     runtime: Weak<Runtime>,
     finder: SkillFinder,
-    found: Mutex<Option<(Instant, Arc<FoundSkills>)>>,
+    /// What was found; the first one who asks looks, and then a thread.
+    found: OnceLock<Mutex<Arc<FoundSkills>>>,
 }
 
 /// Gives a runtime its skills.
 pub(crate) fn add(loaded: &Loaded, runtime: &Arc<Runtime>) {
     let (finder, weak) = (SkillFinder::new(loaded), Arc::downgrade(runtime));
-    let skills: Arc<dyn SkillIndex> =
-        Arc::new(Skills { runtime: weak, finder, found: Mutex::default() });
+    let skills: Arc<dyn SkillIndex> = Arc::new_cyclic(|own: &Weak<Skills>| Skills {
+        own: Weak::clone(own),
+        runtime: weak,
+        finder,
+        found: OnceLock::new(),
+    });
     runtime.set_skills(&skills);
 }
 
@@ -60,6 +69,10 @@ impl SkillFinder {
         skills::skills(&self.places, |project| self.known(project))
     }
 
+    fn signature(&self) -> u64 {
+        skills::signature(&self.places, self.user.state().as_deref())
+    }
+
     fn known(&self, project: &Path) -> Known {
         let Some(state) = self.user.state() else { return Known::Never };
         match Trusted::read(&state) {
@@ -76,22 +89,61 @@ impl fmt::Debug for Skills {
 }
 
 impl Skills {
-    /// Returns the skills, which are looked for again after a while. Clients hear of another list.
+    /// Returns the skills as they were found last.
     fn found(&self) -> Arc<FoundSkills> {
-        let mut cached = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, found)) = &*cached
-            && at.elapsed() < FRESH
-        {
-            return Arc::clone(found);
-        }
-        let found = Arc::new(self.finder.find());
-        let was = cached.replace((Instant::now(), Arc::clone(&found)));
-        drop(cached);
-        let is_other = was.is_some_and(|(_, was)| infos(&was) != infos(&found));
-        if let Some(runtime) = self.runtime.upgrade().filter(|_| is_other) {
+        let found = self.found.get_or_init(|| {
+            self.look_on();
+            Mutex::new(Arc::new(self.finder.find()))
+        });
+        Arc::clone(&lock(found))
+    }
+
+    /// Looks for skills from now on, as long as the runtime is there.
+    fn look_on(&self) {
+        let (own, mut last) = (Weak::clone(&self.own), self.finder.signature());
+        let look = move || {
+            let mut n_looks = 0;
+            loop {
+                std::thread::sleep(LOOK);
+                let Some(skills) = own.upgrade() else { return };
+                let now = skills.finder.signature();
+                n_looks += 1;
+                if now != last || LOOKS <= n_looks {
+                    (last, n_looks) = (now, 0);
+                    skills.look_again();
+                }
+            }
+        };
+        // Without a thread the skills stay those that were found first.
+        let _ = std::thread::Builder::new().name(String::from("skills")).spawn(look);
+    }
+
+    /// Reads the skills again. Clients hear of another list.
+    fn look_again(&self) {
+        let Some(found) = self.found.get() else { return };
+        let now = Arc::new(self.finder.find());
+        let was = std::mem::replace(&mut *lock(found), Arc::clone(&now));
+        if let Some(runtime) = self.runtime.upgrade().filter(|_| infos(&was) != infos(&now)) {
             runtime.tell_tools_changed();
         }
-        found
+    }
+
+    /// Returns another file of a skill, as far as the rules let the model read it.
+    fn of_file(&self, skill: &SkillFile, file: &str) -> Result<LoadedSkill, ToolError> {
+        let text = skill.text(file).map_err(|error| {
+            let kind = match error.kind() {
+                std::io::ErrorKind::NotFound => Kind::FileNotFound,
+                _ => Kind::Unavailable,
+            };
+            ToolError::new(kind, error.to_string())
+        })?;
+        let path = skill.dir.join(file);
+        if self.runtime.upgrade().is_none_or(|runtime| !may_read(&runtime, &path)) {
+            let words =
+                format!("the rules do not let you read this file unasked: {}", shown_line(file));
+            return Err(ToolError::new(Kind::PolicyDenied, words));
+        }
+        Ok(LoadedSkill { name: skill.name.clone(), text, ..LoadedSkill::default() })
     }
 
     async fn loaded(
@@ -101,10 +153,11 @@ impl Skills {
     ) -> Result<LoadedSkill, ToolError> {
         let found = self.found();
         let skill = found.skills.iter().find(|skill| skill.name == wanted.name);
-        // A person loads by name too what no model may.
-        let skill = skill.filter(|skill| match caller.call_id {
-            "" => skill.head.for_user,
-            _ => skill.head.for_model,
+        // A person loads by name too what no model may, and then the model reads its files.
+        let skill = skill.filter(|skill| match (caller.call_id, wanted.file) {
+            (None, _) => skill.head.for_user,
+            (Some(_), Some(_)) => true,
+            (Some(_), None) => skill.head.for_model,
         });
         let Some(skill) = skill else {
             let name = shown_line(wanted.name);
@@ -115,7 +168,7 @@ impl Skills {
             });
         };
         if let Some(file) = wanted.file {
-            return of_file(skill, file);
+            return self.of_file(skill, file);
         }
         let values = TemplateValues { arguments: wanted.arguments, variables: wanted.variables };
         let pieces =
@@ -124,25 +177,34 @@ impl Skills {
             .runtime
             .upgrade()
             .ok_or_else(|| ToolError::new(Kind::Unavailable, "this server ends"))?;
-        // A skill replaces the one before, also for its own commands.
-        runtime.widen_tools(caller.session);
         let mut text = String::new();
+        let own = caller.call_id.map_or_else(wiring::new_session, |id| Ok(id.to_owned()));
+        let own = own.map_err(|error| {
+            ToolError::new(Kind::Unavailable, "the skill has no id").source(error.to_string())
+        })?;
         let mut n_commands = 0;
         for piece in pieces {
             match piece {
                 Piece::Text(piece) => text.push_str(&piece),
                 Piece::Command(command) => {
                     n_commands += 1;
-                    text.push_str(&output(&runtime, caller, n_commands, &command).await);
+                    text.push_str(
+                        &output(&runtime, caller, format!("{own}-skill-{n_commands}"), &command)
+                            .await,
+                    );
                 }
             }
         }
         let allowed = skill.head.allowed_tools.clone();
-        if let Some(tools) = &allowed {
-            let mut tools = tools.clone();
-            tools.extend(sinew_dialects::operations(&tools));
-            let narrowing = Narrowing { skill: skill.name.clone(), tools };
-            runtime.narrow_tools(caller.session, narrowing)?;
+        match &allowed {
+            Some(tools) => {
+                let mut tools = tools.clone();
+                tools.extend(sinew_dialects::operations(&tools));
+                let narrowing = Narrowing { skill: skill.name.clone(), tools };
+                runtime.narrow_tools(caller.session, narrowing)?;
+            }
+            // A skill replaces the one before.
+            None => drop(runtime.widen_tools(caller.session)),
         }
         let (name, files) = (skill.name.clone(), skill.files.clone());
         Ok(LoadedSkill { name, text, files, allowed_tools: allowed })
@@ -179,28 +241,16 @@ fn infos(found: &FoundSkills) -> Vec<SkillInfo> {
     found.skills.iter().filter(|skill| skill.head.for_model).map(info).collect()
 }
 
-/// Returns another file of a skill.
-fn of_file(skill: &SkillFile, file: &str) -> Result<LoadedSkill, ToolError> {
-    let text = skill.text(file).map_err(|error| {
-        let kind = match error.kind() {
-            std::io::ErrorKind::NotFound => Kind::FileNotFound,
-            _ => Kind::Unavailable,
-        };
-        ToolError::new(kind, error.to_string())
-    })?;
-    Ok(LoadedSkill { name: skill.name.clone(), text, ..LoadedSkill::default() })
-}
-
 /// Returns what a command of a skill prints. It runs as a call of the session: by its rules, with its approvals, and in
 /// its ledger.
 async fn output(
     runtime: &Arc<Runtime>,
     caller: SkillCaller<'_>,
-    number: usize,
+    call_id: String,
     command: &str,
 ) -> String {
     let catalogs = runtime.catalogs();
-    let catalog = catalogs.iter().find(|catalog| catalog.name() == caller.dialect);
+    let catalog = catalogs.iter().find(|catalog| Some(catalog.name()) == caller.dialect);
     let tool = catalog.or_else(|| catalogs.first()).and_then(|catalog| {
         let name = catalog.does("Bash")?;
         catalog.all_tools().find(|info| info.name == name)
@@ -208,20 +258,26 @@ async fn output(
     let Some(tool) = tool else {
         return String::from("[not run: no tool runs commands here]");
     };
-    let takes_text = tool.parameters.pointer("/properties/command").is_some();
-    let arguments = match takes_text {
-        true => json!({ "command": command }),
-        false => json!({ "argv": ["sh", "-c", command] }),
+    let takes = |name: &str| tool.parameters.pointer(&format!("/properties/{name}")).is_some();
+    let arguments = match (takes("command"), takes("args"), takes("argv")) {
+        (true, false, _) => json!({ "command": command }),
+        (true, true, _) => json!({ "command": "sh", "args": ["-c", command] }),
+        (false, _, true) => json!({ "argv": ["sh", "-c", command] }),
+        (false, _, false) => return String::from("[not run: no tool runs commands here]"),
     };
     let Value::Object(arguments) = arguments else { return String::new() };
     let request = Request {
         session: caller.session.to_owned(),
         agent: caller.agent.map(str::to_owned),
-        parent: (!caller.call_id.is_empty()).then(|| caller.call_id.to_owned()),
-        dialect: Some(caller.dialect.to_owned()).filter(|dialect| !dialect.is_empty()),
-        ..Request::new(format!("{}-skill-{number}", caller.call_id), tool.name, arguments)
+        turn: caller.turn.map(str::to_owned),
+        parent: caller.call_id.map(str::to_owned),
+        roots: caller.roots.map(<[_]>::to_vec),
+        deadline: caller.deadline,
+        dialect: caller.dialect.map(str::to_owned),
+        ..Request::new(call_id, tool.name, arguments)
     };
-    let reply = runtime.call(request, CallOptions::default()).await;
+    let options = CallOptions { loads_skill: true, ..CallOptions::default() };
+    let reply = runtime.call(request, options).await;
     let text = said(&reply);
     match reply.ok {
         true => text,

@@ -94,6 +94,15 @@ impl Wired {
     }
 }
 
+/// Returns what removes secrets from records.
+pub(crate) fn redactor(loaded: &Loaded) -> Redactor {
+    let secrets = loaded.secrets.iter().map(|secret| (SECRET.into(), secret.into()));
+    Redactor::knowing(env_vars::all().chain(secrets))
+}
+
+/// A name whose value is a secret.
+const SECRET: &str = "MODEL_API_KEY";
+
 /// Builds the runtime of a surface. `serve` is its default list of tools.
 pub(crate) fn wire(
     loaded: &Loaded,
@@ -158,7 +167,7 @@ pub(crate) fn wire(
     }
     let mut trace = None;
     if let Some(path) = &settings.trace {
-        let redactor = Redactor::knowing(env_vars::all());
+        let redactor = redactor(loaded);
         builder = builder.redactor(redactor.clone());
         trace = Some(Trace::begin(path, &loaded.roots, surface, redactor)?);
     }
@@ -242,7 +251,7 @@ fn with_ledger(
                      (`ledger.mode = \"off\"` in your configuration)"
                 )
             })?;
-            let redactor = Redactor::knowing(env_vars::all());
+            let redactor = redactor(loaded);
             let recorded = Recorded { surface, sync, on_failure, retention, redactor };
             let ledger = Arc::new(SqliteLedger::new(&state, recorded));
             ledger.on_failure(move |problem| {

@@ -249,6 +249,8 @@ impl MemoryWorld {
         Ok(Context {
             session: String::from("test"),
             agent: None,
+            turn: None,
+            roots: None,
             call_id: String::from("call"),
             dialect: "test",
             tools: Arc::new(NoTools),

@@ -1,7 +1,7 @@
 //! Operations: the typed actions of the engine, and their context.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,10 @@ pub struct Context {
     pub session: String,
     /// The agent of the caller, if there are several.
     pub agent: Option<String>,
+    /// The turn of the caller, if it counts turns.
+    pub turn: Option<String>,
+    /// The roots to which the call is narrowed.
+    pub roots: Option<Vec<PathBuf>>,
     /// The id of the call.
     pub call_id: String,
     /// The dialect of the call.

@@ -1,6 +1,8 @@
 //! Skills: instructions that a model loads when a task needs them, and which tools they leave it.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
+use std::time::Instant;
 
 use crate::{BoxFuture, Kind, ToolError, shown_line};
 
@@ -20,10 +22,16 @@ pub struct SkillCaller<'a> {
     pub session: &'a str,
     /// The agent, if there are several.
     pub agent: Option<&'a str>,
-    /// The dialect, whose tools run the commands of the skill.
-    pub dialect: &'a str,
-    /// The id of the call.
-    pub call_id: &'a str,
+    /// The turn, if the caller counts turns.
+    pub turn: Option<&'a str>,
+    /// The roots to which the call is narrowed.
+    pub roots: Option<&'a [PathBuf]>,
+    /// When the caller stops waiting.
+    pub deadline: Option<Instant>,
+    /// The dialect, whose tools run the commands of the skill; `None` is the first.
+    pub dialect: Option<&'a str>,
+    /// The id of the call that loads the skill; `None` where a person does.
+    pub call_id: Option<&'a str>,
 }
 
 /// What is wanted of a skill.

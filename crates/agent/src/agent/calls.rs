@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use sinew_runtime::CallOptions;
-use sinew_tool::{Block, Cancel, Progress, Reply, Request};
+use sinew_tool::{Block, Cancel, Reply, Request};
 
 use super::{Agent, AgentError, Turn, TurnEvent, TurnListener};
 use crate::message::{CallResult, Image, ToolCall};
@@ -80,7 +80,7 @@ impl Agent {
             let mut request = Request::new(call_id, call.full_name(), arguments);
             request.session.clone_from(&self.settings.session);
             request.turn = Some(turn.name.clone());
-            let options = CallOptions { cancel: cancel.clone(), progress: Progress::default() };
+            let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
             let called = self.runtime.call(request, options);
             running.push(async move {
                 let begun = Instant::now();

@@ -94,11 +94,22 @@ impl SkillHead {
                     let parts = [self.description.as_str(), said.as_str()];
                     let parts: Vec<&str> =
                         parts.into_iter().filter(|part| !part.is_empty()).collect();
-                    self.description = parts.join(" ");
+                    self.description = sinew_tool::shown_line(&parts.join(" "));
                     let end = self.description.floor_char_boundary(MAX_DESCRIPTION);
                     self.description.truncate(end);
                 }
                 "allowed-tools" | "allowed_tools" | "allowedTools" | "tools" => {
+                    if self.allowed_tools.is_some() {
+                        return Err(format!(
+                            "`{key}` is another list of the allowed tools; write one"
+                        ));
+                    }
+                    if value.is_null() {
+                        self.warnings.push(format!(
+                            "`{key}` has no value, and no effect; `[]` allows no tool"
+                        ));
+                        continue;
+                    }
                     let all = names(&key, &value)?;
                     let (tools, parted): (Vec<_>, Vec<_>) =
                         all.into_iter().partition(|name| !name.contains('('));
@@ -111,7 +122,10 @@ impl SkillHead {
                     self.allowed_tools = Some(tools);
                 }
                 "variables" => self.variables = variables(&value)?,
-                "paths" => self.paths = names(&key, &value)?,
+                "paths" => {
+                    let paths = names(&key, &value)?;
+                    self.paths = paths.iter().map(|path| sinew_tool::shown_line(path)).collect();
+                }
                 "disable-model-invocation" => self.for_model = !flag(&key, &value)?,
                 "user-invocable" => self.for_user = flag(&key, &value)?,
                 known if DESCRIBING.contains(&known) => {}
@@ -223,5 +237,5 @@ fn first_line(text: &str) -> String {
         text.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty());
     let line = line.unwrap_or_default();
     let end = line.floor_char_boundary(MAX_DESCRIPTION);
-    line.get(..end).unwrap_or_default().to_owned()
+    sinew_tool::shown_line(line.get(..end).unwrap_or_default())
 }

@@ -41,12 +41,12 @@ impl SkillFile {
             pieces.push(match at % 2 {
                 0 => {
                     let filled = filler.filled(part);
-                    has_arguments |= part.contains("$ARGUMENTS") || filled != wordless.filled(part);
+                    has_arguments |= part.contains(ARGUMENTS) || filled != wordless.filled(part);
                     Piece::Text(filled)
                 }
                 _ => {
                     n_commands += 1;
-                    has_arguments |= part.contains('$');
+                    has_arguments |= names_arguments(part);
                     Piece::Command(filler.command(part))
                 }
             });
@@ -120,6 +120,20 @@ fn commands_parted(body: &str) -> Vec<&str> {
     parts
 }
 
+/// The place of all arguments.
+const ARGUMENTS: &str = "$ARGUMENTS";
+
+/// Returns whether a command has parameters.
+fn names_arguments(text: &str) -> bool {
+    text.contains(ARGUMENTS)
+        || text.match_indices('$').any(|(at, _)| {
+            let behind = text.get(at + 1..).unwrap_or_default().trim_start_matches('{');
+            behind.starts_with(|next: char| {
+                next.is_ascii_digit() && next != '0' || "@*".contains(next)
+            })
+        })
+}
+
 /// Puts values into texts.
 #[derive(Clone, Copy)]
 struct Filler<'a> {
@@ -160,8 +174,11 @@ impl Filler<'_> {
             let end = inner.find(close)?;
             Some((inner.get(..end)?, open.len() + end + close.len()))
         };
-        if text.starts_with("$ARGUMENTS") {
-            return Some((self.arguments.to_owned(), "$ARGUMENTS".len()));
+        if let Some(behind) = text.strip_prefix(ARGUMENTS) {
+            let goes_on = behind.starts_with(|next: char| {
+                next.is_ascii_alphanumeric() || next == '_' || next == '['
+            });
+            return (!goes_on).then(|| (self.arguments.to_owned(), ARGUMENTS.len()));
         }
         if let Some((name, n)) = within("${", "}") {
             let word = name.parse::<usize>().ok().and_then(|at| self.words.get(at.checked_sub(1)?));
@@ -170,7 +187,11 @@ impl Filler<'_> {
         if let Some((name, n)) = within("{{", "}}") {
             return Some((self.named(name.trim())?, n));
         }
-        let digit = text.strip_prefix('$')?.chars().next()?.to_digit(10)?;
+        let mut behind = text.strip_prefix('$')?.chars();
+        let digit = behind.next()?.to_digit(10)?;
+        if behind.next().is_some_and(|next| next.is_ascii_alphanumeric()) {
+            return None;
+        }
         let word = self.words.get(usize::try_from(digit).ok()?)?;
         Some(((*word).to_owned(), 2))
     }

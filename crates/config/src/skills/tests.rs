@@ -141,6 +141,7 @@ fn broken_skills_are_told() {
     for (text, words) in [
         ("---\nname: a\n", "does not end"),
         ("---\nname: [a\n---\n", "line "),
+        ("---\ntools: [Read]\nallowed-tools: [Bash]\n---\n", "another list of the allowed tools"),
         ("---\n- a\n---\n", "must have keys"),
         ("---\nname: {a: b}\n---\n", "`name` must be a text"),
         ("---\nname: ../x\n---\n", "its name must have"),
@@ -184,6 +185,8 @@ fn arguments_take_their_places() {
             "you M you ${nobody} {{nobody}} $",
         ),
         ("costs $5 {x}", "", "costs $5 {x}"),
+        ("costs $5", "a", "costs $5\n\nArguments: a\n"),
+        ("$ARGUMENTS_X $10 $0", "a b", "$ARGUMENTS_X $10 a"),
         ("no place", "a b", "no place\n\nArguments: a b\n"),
         ("é$ARGUMENTSé", "{{who}} !`x`", "é{{who}} !`x`é"),
     ] {
@@ -228,6 +231,9 @@ fn commands_get_arguments_as_parameters() {
             "ARGUMENTS='it'\\''s; $(rm x)'\nwho='you'\nset -- 'it'\\''s;' '$(rm' 'x)'\ngrep \"$1\" $who"
         )
     );
+    // A command without parameters leaves the arguments to the text.
+    let pieces = filled("!`git log $(x)`", "for users", &[]).expect("pieces");
+    assert_eq!(pieces.last(), Some(&Piece::Text(String::from("\n\nArguments: for users\n"))));
     let many = "!`x`\n".repeat(21);
     assert!(filled(&many, "", &[]).expect_err("too many").contains("21 commands, 20 may be"));
 }

@@ -112,6 +112,8 @@ fn context(
     Context {
         session: open.request.session.clone(),
         agent: open.request.agent.clone(),
+        turn: open.request.turn.clone(),
+        roots: open.request.roots.clone(),
         call_id: open.request.call_id.clone(),
         dialect: decoded.dialect,
         tools: Arc::clone(runtime) as Arc<dyn ToolIndex>,
@@ -303,6 +305,15 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
     covers
 }
 
+/// Keeps grants as long as the session. Blocks elsewhere: another process may write to the store.
+async fn keep_stored(runtime: &Arc<Runtime>, session: &str, grants: Vec<SessionGrant>) {
+    let (kept, session_name, stored) = (Arc::clone(runtime), session.to_owned(), grants.clone());
+    let storing = move || kept.grants.store(&session_name, &stored);
+    // What is not stored counts until the process ends.
+    let _ = tokio::task::spawn_blocking(storing).await;
+    runtime.grants.keep(session, grants);
+}
+
 fn of_rules(rules: Vec<Rule>) -> Vec<SessionGrant> {
     rules.into_iter().map(|rule| SessionGrant::Rule(Box::new(rule))).collect()
 }
@@ -320,8 +331,8 @@ async fn grant(
     let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
     match scope {
         Scope::Call => return Ok(()),
-        Scope::Exact => runtime.grants.keep_stored(session, vec![SessionGrant::Call(digest)]),
-        Scope::Session => runtime.grants.keep_stored(session, of_rules(rules)),
+        Scope::Exact => keep_stored(runtime, session, vec![SessionGrant::Call(digest)]).await,
+        Scope::Session => keep_stored(runtime, session, of_rules(rules)).await,
         Scope::Forever => {
             if let Some(grant_store) = &runtime.grant_store {
                 // Blocks: another process may hold the grant store.

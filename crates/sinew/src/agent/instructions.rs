@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sinew_agent::Instructions;
-use sinew_tool::{Kind, Request, Verdict};
+use sinew_runtime::Runtime;
+use sinew_tool::{Request, Verdict};
 
 use crate::config;
 use crate::screen::say;
@@ -19,7 +20,8 @@ pub(super) fn found(loaded: &Loaded, wired: &Wired, root: &Path) -> Vec<Instruct
         return Vec::new();
     }
     let user_dir = loaded.said.places.config();
-    let found = config::instructions(user_dir.as_deref(), root, &|path| may_read(wired, path));
+    let found =
+        config::instructions(user_dir.as_deref(), root, &|path| may_read(&wired.runtime, path));
     found.problems.iter().for_each(|problem| say(problem));
     let of =
         |(path, text): (PathBuf, String)| Instructions { path: path.display().to_string(), text };
@@ -27,19 +29,16 @@ pub(super) fn found(loaded: &Loaded, wired: &Wired, root: &Path) -> Vec<Instruct
 }
 
 /// Returns whether the agent may read a file unasked. Rules are for the files in the roots.
-fn may_read(wired: &Wired, path: &Path) -> bool {
-    if !wired.runtime.roots().iter().any(|root| path.starts_with(root)) {
+pub(crate) fn may_read(runtime: &Runtime, path: &Path) -> bool {
+    if !runtime.roots().iter().any(|root| path.starts_with(root)) {
         return true;
     }
-    let catalogs = wired.runtime.catalogs();
+    let catalogs = runtime.catalogs();
     let Some(read) = catalogs.first().and_then(|catalog| catalog.does("Read")) else { return true };
-    for argument in PATH_ARGUMENTS {
-        let Value::Object(arguments) = json!({ argument: path }) else { continue };
-        match wired.runtime.judge_call(Request::new("instructions", read, arguments), |_| {}) {
-            Ok((_, ruling)) => return ruling.verdict == Verdict::Allow,
-            Err(error) if error.kind == Kind::InvalidArgs => {}
-            Err(error) => return !matches!(error.kind, Kind::PathDenied | Kind::PolicyDenied),
-        }
-    }
-    true
+    PATH_ARGUMENTS.iter().any(|argument| {
+        let Value::Object(arguments) = json!({ *argument: path }) else { return false };
+        let request = Request::new("read", read, arguments);
+        let judged = runtime.judge_call(request, |_| {});
+        judged.is_ok_and(|(_, ruling)| ruling.verdict == Verdict::Allow)
+    })
 }

@@ -93,6 +93,7 @@ pub(crate) async fn set_up(
     approver: Option<Arc<dyn Approver>>,
     stored: Option<StoredSession>,
 ) -> anyhow::Result<AgentParts> {
+    loaded.secrets.extend(chosen.key.as_ref().map(|key| key.reveal().to_owned()));
     let sessions = transcript::sessions(loaded)?;
     if let Some(stored) = &stored {
         loaded.settings.session = Some(stored.id.clone());

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, bail};
 use sinew_agent::{Entry, RecordingHeader, Session, Transcript};
-use sinew_guard::{NewSession, Redactor, SessionClaim, Sessions, StoredSession};
+use sinew_guard::{NewSession, SessionClaim, Sessions, StoredSession};
 use sinew_runtime::{Runtime, SessionGrant, SessionGrantStore};
 use sinew_tool::sync::lock;
 
-use crate::config::{self, env_vars};
+use crate::config;
 use crate::output;
 use crate::screen::say;
 use crate::wiring::{self, Loaded};
@@ -21,7 +21,7 @@ use crate::wiring::{self, Loaded};
 /// Returns the sessions of the state directory.
 pub(crate) fn sessions(loaded: &Loaded) -> anyhow::Result<Arc<Sessions>> {
     let state = wiring::state_dir(loaded)?;
-    Ok(Arc::new(Sessions::new(&state, Redactor::knowing(env_vars::all()))))
+    Ok(Arc::new(Sessions::new(&state, wiring::redactor(loaded))))
 }
 
 /// The transcript of one session.
@@ -66,6 +66,10 @@ impl StoredTranscript {
     /// Returns the transcript that continues a stored session.
     pub(crate) fn resume(sessions: Arc<Sessions>, stored: &StoredSession) -> anyhow::Result<Self> {
         let claim = sessions.claim(&stored.id)?;
+        // Another process may have had it since it was looked up.
+        if sessions.find(&stored.id)?.is_none_or(|now| now.n_entries != stored.n_entries) {
+            bail!("another process went on with the session `{}` meanwhile; try again", stored.id);
+        }
         let n_entries = AtomicU64::new(stored.n_entries);
         let (id, recording) = (stored.id.clone(), Mutex::default());
         Ok(Self { sessions, id, n_entries, place: None, _claim: claim, recording })

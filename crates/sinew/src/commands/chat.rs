@@ -16,6 +16,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Editor, Helper};
 use sinew_agent::TurnEvent;
 use sinew_guard::{CheckpointId, Redactor};
+use sinew_ops::skill::loaded_text;
 use sinew_tool::sync::lock;
 use sinew_tool::{Approver, Cancel, Kind, SkillCaller, SkillRequest, shown_line};
 
@@ -23,11 +24,10 @@ use crate::agent::report::{change_lines, changed, newest, resumed, say_stop};
 use crate::agent::text_output::{self, TextOutput};
 use crate::agent::{AgentParts, AgentWishes, choose_model, set_up, switch_model, transcript};
 use crate::cli::{AgentArgs, CheckpointCommand};
-use crate::config::env_vars;
 use crate::screen::{self, say};
 use crate::signals::{self, TurnCancel};
 use crate::terminal::{self, Terminal};
-use crate::wiring::Loaded;
+use crate::wiring::{self, Loaded};
 
 /// The commands of a line, and what they do.
 const COMMANDS: &[(&str, &str)] = &[
@@ -90,17 +90,9 @@ pub(crate) fn run(
     })?;
     let turns = Arc::new(Mutex::new(Cancel::default()));
     signals::end_turns(Arc::clone(&turns), &parts.wired.runtime)?;
-    let mut chat = Chat {
-        loaded,
-        load,
-        parts,
-        tokio,
-        turns,
-        progress,
-        wishes,
-        redactor: Redactor::knowing(env_vars::all()),
-        last_change: None,
-    };
+    let redactor = wiring::redactor(&loaded);
+    let mut chat =
+        Chat { loaded, load, parts, tokio, turns, progress, wishes, redactor, last_change: None };
     chat.greet()?;
     let talked = chat.talk();
     let Chat { parts, tokio, .. } = chat;
@@ -248,7 +240,15 @@ impl Chat<'_> {
     fn skill(&mut self, command: &str, arguments: &str) -> anyhow::Result<()> {
         let name = command.trim_start_matches('/');
         let wired = &self.parts.wired;
-        let caller = SkillCaller { session: &wired.session, agent: None, dialect: "", call_id: "" };
+        let caller = SkillCaller {
+            session: &wired.session,
+            agent: None,
+            turn: None,
+            roots: None,
+            deadline: None,
+            dialect: None,
+            call_id: None,
+        };
         let wanted = SkillRequest { name, arguments, variables: &[], file: None };
         let skills = wired.runtime.skills();
         let loaded = match self.tokio.block_on(skills.load(caller, wanted)) {
@@ -264,7 +264,10 @@ impl Chat<'_> {
             }
             Err(error) => bail!("{error}"),
         };
-        self.turn(Some(loaded.text));
+        let session = wired.session.clone();
+        self.turn(Some(loaded_text(loaded, true)));
+        // A turn that did not begin leaves nothing behind.
+        self.parts.wired.runtime.widen_tools(&session);
         Ok(())
     }
 

@@ -220,7 +220,7 @@ impl Pipe {
                     .write(&json!({ "type": "progress", "id": told, "done": done, "what": what }));
             }
         });
-        let options = CallOptions { cancel: cancel.clone(), progress };
+        let options = CallOptions { cancel: cancel.clone(), progress, ..CallOptions::default() };
         let tool = request.name.clone();
         let call = self.calls.run(cancel, self.wired.runtime.call(request, options));
         let (output, running) = (self.output.clone(), Arc::clone(&self.running));

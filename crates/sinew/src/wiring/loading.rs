@@ -27,6 +27,8 @@ pub(crate) struct Loaded {
     pub(crate) state: Option<PathBuf>,
     /// The error of the project's configuration, if it was left out.
     pub(crate) stopped: Option<String>,
+    /// Secrets that are in no variable, which records leave out.
+    pub(crate) secrets: Vec<String>,
 }
 
 /// How to treat a project's own configuration.
@@ -92,7 +94,7 @@ pub(crate) fn load(mut said: CliInput, helper: Helper, project: Project) -> anyh
     let state = if is_left_out { said.places.state() } else { said.places.chosen_state() };
     // The databases are not opened through a symlink.
     let state = state.map(|state| config::real(&state));
-    Ok(Loaded { layered, settings, roots, helper, said, state, stopped: None })
+    Ok(Loaded { layered, settings, roots, helper, said, state, stopped: None, secrets: Vec::new() })
 }
 
 /// Loads all layers for commands that must run in any project: leaves out an invalid one and keeps the error.
