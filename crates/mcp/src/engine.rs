@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sinew_runtime::{Attached, CallOptions, Runtime, ToolInfo};
+use sinew_runtime::{Attached, CallOptions, Catalog, Runtime, ToolInfo};
 use sinew_tool::sync::lock;
 use sinew_tool::{Approver, Arguments, Reply, Request};
+use tokio::sync::watch;
 
 use crate::catalog;
 use crate::elicit::Elicitation;
@@ -18,42 +19,48 @@ pub(crate) struct Engine {
     pub(crate) options: Options,
     pub(crate) elicitation: Arc<Elicitation>,
     _attached: Attached,
-    /// The list of tools that was asked for last, and whether it has the stateless shape.
-    list: Mutex<Option<(bool, Arc<[u8]>)>>,
+    list: Mutex<CachedList>,
     /// Whether the tools were listed.
     has_listed: AtomicBool,
     next: AtomicU64,
 }
 
+/// The list of tools that was asked for last.
+struct CachedList {
+    /// Says that the tools changed since.
+    changes: watch::Receiver<Arc<Vec<Catalog>>>,
+    /// Its JSON, and whether it has the stateless shape.
+    made: Option<(bool, Arc<[u8]>)>,
+}
+
 impl Engine {
     pub(crate) fn new(runtime: Arc<Runtime>, options: Options, output: Output) -> Self {
         let elicitation = Elicitation::new(output, options.session.clone());
+        let list = CachedList { changes: runtime.watch_catalogs(), made: None };
         let attached = runtime.add_approver(Arc::clone(&elicitation) as Arc<dyn Approver>);
         Self {
             runtime,
             options,
             elicitation,
             _attached: attached,
-            list: Mutex::default(),
+            list: Mutex::new(list),
             has_listed: AtomicBool::default(),
             next: AtomicU64::new(1),
         }
     }
 
-    /// Forgets the list after the tools changed.
-    pub(crate) fn forget_list(&self) {
-        *lock(&self.list) = None;
-    }
-
-    /// Returns the list of tools in JSON, made when it is asked for first.
+    /// Returns the list of tools in JSON, made when it is asked for first and after each change of the tools.
     pub(crate) fn list(&self, stateless: bool) -> Arc<[u8]> {
         let mut list = lock(&self.list);
-        match &*list {
-            Some((shape, bytes)) if *shape == stateless => Arc::clone(bytes),
+        // The runtime holds the sender.
+        let is_old = list.changes.has_changed().unwrap_or_default();
+        match &list.made {
+            Some((shape, bytes)) if *shape == stateless && !is_old => Arc::clone(bytes),
             _ => {
+                list.changes.mark_unchanged();
                 let bytes = self.with_tools(|tools| catalog::list_bytes(tools, stateless));
                 let bytes: Arc<[u8]> = bytes.into();
-                *list = Some((stateless, Arc::clone(&bytes)));
+                list.made = Some((stateless, Arc::clone(&bytes)));
                 bytes
             }
         }

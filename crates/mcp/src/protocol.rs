@@ -43,7 +43,6 @@ impl Protocol {
             }
         });
         let task = runtime.spawn(async move {
-            tokio::spawn(tell_changes(Arc::clone(&engine)));
             // A client may retry a failed handshake.
             while !receiver.lock().await.is_closed() {
                 let transport = Channel {
@@ -96,20 +95,10 @@ const MAX_EVENTS: usize = 64;
 /// The most time a first request may use on the reading thread.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Forgets the catalog when the tools change.
-async fn tell_changes(engine: Arc<Engine>) {
-    let mut catalogs = engine.runtime.watch_catalogs();
-    while catalogs.changed().await.is_ok() {
-        engine.forget_list();
-    }
-}
-
 /// Notifies a client with handshake of changed tools, once it has listed them; stateless clients subscribe.
 async fn tell_client_changes(engine: Arc<Engine>, peer: rmcp::service::Peer<RoleServer>) {
     let mut catalogs = engine.runtime.watch_catalogs();
     while catalogs.changed().await.is_ok() {
-        // The client asks at once and must get the new list.
-        engine.forget_list();
         if !engine.has_listed() {
             continue;
         }
