@@ -383,6 +383,27 @@ def ways_of_ending(directory, server):
             equal(done.returncode, 2 if words else 0, done.stderr)
             contains(done.stderr, words or "go on with")
             true(KEY not in done.stderr + done.stdout, "the key is shown")
+    with check("a key that is in no variable is in no transcript either"):
+        secret = "unshaped-key-0123456789"
+        more = checks.write(directory / "key.toml", "\n".join([
+            "[models.keyed]", 'wire = "chat"', f'url = "http://127.0.0.1:{server.port}/v1"',
+            f'key_command = ["/bin/echo", "{secret}"]',
+        ]))
+        # The control: another model does not know that this is a secret.
+        for model, is_found in [("keyed", False), ("chat", True)]:
+            done = project.run("--config", str(more), "run", "--model", model, f"E2E-AGAIN {secret}")
+            equal((done.returncode, secret in project.run("sessions", "export", "latest").stdout), (0, is_found), done.stderr)
+    with check("plain HTTP of another machine is for those who say so"):
+        # An address of this machine that is written as if it were none.
+        for plain, code in [("", 2), ("plain_http = true", 0)]:
+            more = checks.write(directory / "plain.toml", "\n".join([
+                "[models.plain]", 'wire = "chat"', f'url = "http://[::ffff:127.0.0.1]:{server.port}/v1"', 'key_env = "E2E_KEY"', plain,
+            ]))
+            done = project.run("--config", str(more), "run", "--model", "plain", "E2E-AGAIN plain")
+            if code == 0 and "unreachable" in done.stderr.lower():
+                raise Skip("no IPv6 here")
+            equal(done.returncode, code, done.stderr)
+            contains(done.stderr, "go on with" if code == 0 else "plain_http")
     with check("the doctor names the model, or what is missing"):
         find = lambda: next(
             one for one in json.loads(project.run("doctor", "--json").stdout)["findings"] if one["name"] == "model"
@@ -575,6 +596,28 @@ def chat(directory, server):
             contains(project.run("sessions", "list").stdout, "E2E-CHAT make it uno")
         finally:
             screen.close()
+    with check("a person begins a turn with a skill, which leaves its tools for this turn"):
+        if not shutil.which("tmux"):
+            raise Skip("there is no tmux")
+        own = checks.Path(os.environ["HOME"]) / ".config/sinew/skills/greet"
+        checks.write(own / "SKILL.md", "---\nallowed-tools: [Read]\ndisable-model-invocation: true\n---\nE2E-AGAIN greet $ARGUMENTS\n")
+        screen = Screen(project.root, f"E2E_KEY={KEY} {binary} chat")
+        try:
+            screen.until(end)
+            screen.type("/greet Ada Lovelace")
+            screen.until("went on" + end)
+            screen.press("C-l")
+            screen.type("E2E-AGAIN without a skill")
+            screen.until("went on" + end)
+            names = lambda part: {tool["function"]["name"] for tool in server.journal(part)[0]["body"]["tools"]}
+            contains(json.dumps(server.journal("E2E-AGAIN greet Ada Lovelace")[0]["body"]), "only these tools can be called")
+            true(names("E2E-AGAIN greet Ada Lovelace") <= {"Read", "Skill"}, str(names("E2E-AGAIN greet Ada Lovelace")))
+            true("Bash" in names("E2E-AGAIN without a skill"), "the tools after the turn")
+            screen.press("C-d")
+            screen.until(r"\[exit 0\]")
+        finally:
+            screen.close()
+            shutil.rmtree(own)
     with check("what was granted for the session is granted when it is resumed, and in no other"):
         if not shutil.which("tmux"):
             raise Skip("there is no tmux")

@@ -53,6 +53,16 @@ def example_of_clawft(root, user):
             contains(checks.text(server.call("Skill", {"release": True})), "remember")
             equal(listed(server), before)
             equal(server.call("exec_shell", {"command": "true"}).get("isError", False), False)
+    with check("a list that is asked for right behind a load or a release is the new one"):
+        with wire.Server(root, "--dialect", "clawft", *flow) as server:
+            start(server)
+            sizes = set()
+            for _ in range(50):
+                server.call("Skill", {"skill": "remember"})
+                narrow = len(listed(server))
+                server.call("Skill", {"release": True})
+                sizes.add((narrow, len(listed(server))))
+            equal(sizes, {(5, len(before))})
     with check("another skill replaces the one before, and a failed load leaves it"):
         with wire.Server(root, "--dialect", "clawft", *flow) as server:
             start(server)
@@ -63,6 +73,12 @@ def example_of_clawft(root, user):
                 equal(wire.kind_of(server.call("exec_shell", {"command": "true"})), "policy_denied")
             server.call("Skill", {"skill": "free"})
             equal(listed(server), before)
+    with check("molf has a tool of its own, with the names of the skills as values"):
+        with wire.Server(root, "--dialect", "molf") as server:
+            start(server)
+            tool = next(tool for tool in server.ask("tools/list")["result"]["tools"] if tool["name"] == "skill")
+            equal(tool["inputSchema"]["properties"]["name"]["enum"], ["free", "remember"])
+            contains(checks.text(server.call("skill", {"name": "free"})), "Do as you like.")
     with check("without a skill nothing loads one, and molf has its own tool"):
         names = lambda *args: [tool["name"] for tool in json.loads(checks.sinew("--root", root, *args, "tools", "--json")[1])]
         true("skill" in names("--dialect", "molf") and "Skill" not in names("--dialect", "molf"), "molf's tool")
@@ -143,6 +159,9 @@ def trust(root):
         for file, expected in [("notes.md", 0), ("secret.md", 3), (".env", 1), ("../own/SKILL.md", 1), ("/etc/hostname", 1)]:
             code, result = checks.call(project, "Skill", {"skill": "filed", "file": file}, *deny)
             equal((file, code), (file, expected), str(result))
+        deny = ["--set", 'rules=[{ verdict = "deny", paths = ["**/SKILL.md"] }]']
+        code, result = checks.call(project, "Skill", {"skill": "filed"}, *deny)
+        equal((code, result["error"]["kind"]), (3, "policy_denied"))
         true(".env" not in checks.text(checks.call(project, "Skill", {"skill": "filed"})[1]), "a hidden file is named")
     with check("a directory that cannot be trusted takes no trust from the rest"):
         (project / ".claude/skills").mkdir(parents=True)

@@ -196,7 +196,7 @@ impl Agent {
             n_iterations: 0,
             n_calls: 0,
         };
-        agent.session.go_on_with(&agent.model_words());
+        agent.session.set_model_name(&agent.model_words());
         agent
     }
 
@@ -216,7 +216,7 @@ impl Agent {
         self.system.clone_from(&settings.system);
         (self.model, self.settings, self.tools) = (model, settings, tools);
         self.bytes_of_token = fitting::BYTES_OF_TOKEN;
-        self.session.go_on_with(&self.model_words());
+        self.session.set_model_name(&self.model_words());
     }
 
     /// Returns the model as transcripts name it.

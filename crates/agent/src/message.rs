@@ -19,6 +19,11 @@ pub(crate) fn full_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'a, s
     }
 }
 
+/// Returns whether every API takes a character in names and ids.
+pub(crate) fn is_name_char(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_' || char == '-'
+}
+
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]

@@ -148,7 +148,7 @@ impl Session {
     pub fn apply(&mut self, entry: &Entry) {
         match entry {
             Entry::TurnBegins { prompt, model, .. } => {
-                self.go_on_with(model);
+                self.set_model_name(model);
                 self.n_turns += 1;
                 self.is_in_turn = true;
                 self.answer.clear();
@@ -185,7 +185,7 @@ impl Session {
     }
 
     /// Notes which model continues. Another one cannot read what the last one sealed.
-    pub(crate) fn go_on_with(&mut self, model: &str) {
+    pub(crate) fn set_model_name(&mut self, model: &str) {
         if self.model == model {
             return;
         }

@@ -15,6 +15,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use super::files::{is_absent, read_up_to};
 use super::trust::{Content, Known};
@@ -23,9 +24,9 @@ pub use head::{SkillHead, SkillVariable};
 pub use template::{Piece, TemplateValues};
 
 /// The name of the file.
-const FILE: &str = "SKILL.md";
-/// The directories of a project and of a home, the first of which wins.
-pub(crate) const PROJECT_DIRS: [&str; 3] = [".sinew/skills", ".agents/skills", ".claude/skills"];
+pub const FILE: &str = "SKILL.md";
+/// The directories of a project, which trust covers, and of a home; the first wins.
+const PROJECT_DIRS: [&str; 3] = [".sinew/skills", ".agents/skills", ".claude/skills"];
 const HOME_DIRS: [&str; 2] = [".agents/skills", ".claude/skills"];
 /// The directory of the user's configuration directory.
 const USER_DIR: &str = "skills";
@@ -70,7 +71,14 @@ pub struct SkillFile {
     /// Its other files, relative to its directory.
     pub files: Vec<String>,
     /// The project with the content that its files must have, for a skill of a project.
-    trusted: Option<(PathBuf, Content)>,
+    trusted: Option<Arc<TrustedProject>>,
+}
+
+/// A project, and the content with which the user trusts it.
+#[derive(Debug, PartialEq)]
+struct TrustedProject {
+    dir: PathBuf,
+    content: Content,
 }
 
 /// The skills that were found.
@@ -93,23 +101,31 @@ pub struct SkillPlaces {
     pub home: Option<PathBuf>,
 }
 
+impl SkillPlaces {
+    /// Returns the directories whose skills count without trust: no model can write them.
+    fn dirs_beside_project(&self) -> impl Iterator<Item = (PathBuf, SkillSource)> {
+        let own = self.config.iter().map(|dir| dir.join(USER_DIR));
+        let homes = self.home.iter().flat_map(|home| HOME_DIRS.map(|dir| home.join(dir)));
+        let user = own.chain(homes).map(|dir| (dir, SkillSource::User));
+        user.chain([(PathBuf::from(MACHINE_DIR), SkillSource::Machine)])
+    }
+}
+
 /// Finds the skills. `trusted` says what the user knows of the project.
 pub fn skills(places: &SkillPlaces, trusted: impl FnOnce(&Path) -> Known) -> FoundSkills {
     let mut found = FoundSkills::default();
     if let Some(project) = &places.project {
         found.add_project(project, trusted);
     }
-    let own = places.config.iter().map(|dir| dir.join(USER_DIR));
-    let homes = places.home.iter().flat_map(|home| HOME_DIRS.map(|dir| home.join(dir)));
-    for dir in own.chain(homes) {
-        found.add_dir(&dir, SkillSource::User);
+    for (dir, source) in places.dirs_beside_project() {
+        found.add_dir(&dir, source);
     }
-    found.add_dir(Path::new(MACHINE_DIR), SkillSource::Machine);
     found.skills.sort_by(|one, other| one.name.cmp(&other.name));
     found
 }
 
-/// Returns a number that is another one once skills or the trust in them may be others. It opens no file.
+/// Returns a fingerprint of names and modification times, which changes when skills or the trust in them may have
+/// changed. It opens no file.
 pub fn signature(places: &SkillPlaces, state: Option<&Path>) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut add = |path: &Path| {
@@ -123,9 +139,7 @@ pub fn signature(places: &SkillPlaces, state: Option<&Path>) -> u64 {
     }
     state.iter().for_each(|state| add(&state.join("trust.toml")));
     let own = project.flat_map(|project| PROJECT_DIRS.map(|dir| project.join(dir)));
-    let user = places.config.iter().map(|dir| dir.join(USER_DIR));
-    let homes = places.home.iter().flat_map(|home| HOME_DIRS.map(|dir| home.join(dir)));
-    for dir in own.chain(user).chain(homes).chain([PathBuf::from(MACHINE_DIR)]) {
+    for dir in own.chain(places.dirs_beside_project().map(|(dir, _)| dir)) {
         add(&dir);
         for skill in directories(&dir) {
             add(&skill);
@@ -156,6 +170,8 @@ impl FoundSkills {
         };
         self.problems
             .extend(content.left_out.iter().map(|why| format!("skills are left out: {why}")));
+        let trusted = Arc::new(TrustedProject { dir: project.to_owned(), content });
+        let content = &trusted.content;
         for dir in PROJECT_DIRS {
             let dir = Path::new(dir);
             let of_skill = |(path, _): &&(PathBuf, blake3::Hash)| {
@@ -172,7 +188,7 @@ impl FoundSkills {
                     .filter(|file| file != FILE && !is_hidden(Path::new(file)))
                     .take(MAX_FILES)
                     .collect();
-                let trusted = Some((project.to_owned(), content.clone()));
+                let trusted = Some(Arc::clone(&trusted));
                 self.add(&project.join(own), SkillSource::Project, text, files, trusted);
             }
         }
@@ -200,7 +216,7 @@ impl FoundSkills {
         source: SkillSource,
         text: io::Result<String>,
         files: Vec<String>,
-        trusted: Option<(PathBuf, Content)>,
+        trusted: Option<Arc<TrustedProject>>,
     ) {
         let mut problem =
             |why: &str| self.problems.push(format!("{}: {why}", dir.join(FILE).display()));
@@ -237,6 +253,11 @@ impl FoundSkills {
 }
 
 impl SkillFile {
+    /// Returns whether a file belongs to it.
+    pub fn has(&self, file: &str) -> bool {
+        file == FILE || self.files.iter().any(|known| known == file)
+    }
+
     /// Returns the text of one of its other files.
     pub fn text(&self, file: &str) -> io::Result<String> {
         if !self.files.iter().any(|known| known == file) {
@@ -247,9 +268,9 @@ impl SkillFile {
         }
         match &self.trusted {
             None => read_up_to(&self.dir.join(file), MAX_BYTES),
-            Some((project, content)) => {
-                let own = self.dir.strip_prefix(project).map_err(io::Error::other)?;
-                content.text(project, &own.join(file))
+            Some(trusted) => {
+                let own = self.dir.strip_prefix(&trusted.dir).map_err(io::Error::other)?;
+                trusted.content.text(&trusted.dir, &own.join(file))
             }
         }
     }

@@ -235,7 +235,7 @@ const SKILL: Row<skill::Skill> = Row {
     description: "Load the instructions of a skill for the task at hand.",
     params: &[Param::required("name", "skill", ParamKind::String, "The skill to load")],
     bound: Bound::HARD,
-    for_skills: true,
+    skill_argument: Some("name"),
     ..Row::<skill::Skill>::shaped(|_, out, _| skill::shaped(out, false))
 };
 
@@ -321,10 +321,7 @@ fn cut(text: &CutText<'_>) -> String {
 
 /// Returns the envelope of a reply: `output`, and where there are any `error`, `meta` and `attachments`.
 fn envelope(reply: &Reply, path: Option<&str>) -> Value {
-    let texts = reply.content.iter().filter_map(|block| match block {
-        Block::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
+    let texts = reply.content.iter().filter_map(Block::as_text);
     let mut output = texts.collect::<Vec<_>>().join("\n");
     let error = reply.error.as_ref().map(|error| match &error.hint {
         Some(hint) => format!("{}\n\n{hint}", error.message),

@@ -68,6 +68,7 @@ pub use sinew_sandbox::{
     environment,
 };
 pub use sinew_shell::command_pattern::CommandPattern;
+pub use sinew_shell::quoted as shell_quoted;
 #[cfg(feature = "web")]
 pub use sinew_web::address::{NotPublic, judge as judge_addresses};
 #[cfg(feature = "web")]

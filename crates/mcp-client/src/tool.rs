@@ -205,10 +205,7 @@ fn reply(server: &str, mut result: Value) -> Reply {
     reply.structured = result.get_mut("structuredContent").map(Value::take);
     reply.ok = result.get("isError") != Some(&Value::Bool(true));
     if !reply.ok {
-        let text = reply.content.iter().find_map(|block| match block {
-            Block::Text { text } => Some(text.as_str()),
-            _ => None,
-        });
+        let text = reply.content.iter().find_map(Block::as_text);
         let first = text.unwrap_or_default().lines().next().unwrap_or_default();
         let first = first.get(..first.floor_char_boundary(MAX_ERROR)).unwrap_or_default();
         reply.error = Some(ErrorBody {

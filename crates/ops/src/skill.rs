@@ -67,7 +67,7 @@ pub const NATIVE: Row<Skill> = Row {
         ),
     ],
     bound: Bound::HARD,
-    for_skills: true,
+    skill_argument: Some("skill"),
     ..Row::<Skill>::shaped(|_, out, _| shaped(out, true))
 };
 

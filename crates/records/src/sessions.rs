@@ -50,7 +50,7 @@ const TABLES: Tables = Tables {
         json    TEXT NOT NULL,
         PRIMARY KEY (session, number)
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS answer (
+    CREATE TABLE IF NOT EXISTS session_grant (
         session TEXT NOT NULL,
         granted TEXT NOT NULL,
         PRIMARY KEY (session, granted)
@@ -162,7 +162,7 @@ impl Sessions {
         let now = now_ms();
         self.with(|connection| {
             // A session that expired may have had this name.
-            let stale = "DELETE FROM answer WHERE session = ?1 AND NOT EXISTS (SELECT 1 FROM session WHERE id = ?1)";
+            let stale = "DELETE FROM session_grant WHERE session = ?1 AND NOT EXISTS (SELECT 1 FROM session WHERE id = ?1)";
             connection.execute(stale, [new.id])?;
             connection.execute(
                 "INSERT OR IGNORE INTO session VALUES (?1, NULL, ?2, ?3, ?4, ?5, ?6, ?6, 0)",
@@ -246,7 +246,8 @@ impl Sessions {
     /// Stores what an answer granted for the rest of a session, as text.
     pub fn keep_grants(&self, id: &str, granted: &[String]) -> Result<(), SessionError> {
         self.with(|connection| {
-            let statement = "INSERT OR IGNORE INTO answer SELECT ?1, ?2 FROM session WHERE id = ?1";
+            let statement =
+                "INSERT OR IGNORE INTO session_grant SELECT ?1, ?2 FROM session WHERE id = ?1";
             let mut statement = connection.prepare_cached(statement)?;
             for text in granted {
                 statement.execute(params![id, text])?;
@@ -258,7 +259,7 @@ impl Sessions {
     /// Returns what answers granted for the rest of a session.
     pub fn grants(&self, id: &str) -> Result<Vec<String>, SessionError> {
         self.with(|connection| {
-            let statement = "SELECT granted FROM answer WHERE session = ?1";
+            let statement = "SELECT granted FROM session_grant WHERE session = ?1";
             let mut statement = connection.prepare_cached(statement)?;
             let texts = statement.query_map([id], |row| row.get(0))?;
             Ok(texts.collect::<Result<_, _>>()?)
@@ -297,7 +298,7 @@ impl Sessions {
                                (SELECT id FROM session ORDER BY updated_ms DESC, rowid DESC LIMIT ?2)";
                 let oldest = oldest.unwrap_or(i64::MIN);
                 let bounds = params![oldest, stored(max_count)];
-                for table in ["entry", "answer"] {
+                for table in ["entry", "session_grant"] {
                     connection.execute(&format!("DELETE FROM {table} WHERE session IN ({expired})"), bounds)?;
                 }
                 let n = connection.execute(&format!("DELETE FROM session WHERE id IN ({expired})"), bounds)?;

@@ -299,7 +299,7 @@ impl Catalog {
         let is_listed = move |listed: &&Arc<Listed>| {
             // The tool that loads skills is the way back, also where no skill is left.
             !listed.is_denied
-                && (is_needed(listed) || listed.tool.for_skills())
+                && (is_needed(listed) || listed.tool.skill_argument().is_some())
                 && narrowing.lists(&*listed.tool, listed.visibility)
         };
         self.tools.iter().filter(is_listed).map(|listed| self.info(listed))
@@ -308,11 +308,11 @@ impl Catalog {
     /// Says whether there is work for a tool that finds tools or loads skills.
     fn needs(&self) -> impl Fn(&Listed) -> bool + use<> {
         let has_deferred = self.deferred().next().is_some();
-        let has_loader = self.tools.iter().any(|listed| listed.tool.for_skills());
+        let has_loader = self.tools.iter().any(|listed| listed.tool.skill_argument().is_some());
         let has_skills = has_loader && !self.skills.list().is_empty();
         move |listed| {
             (has_deferred || !listed.tool.for_deferred())
-                && (has_skills || !listed.tool.for_skills())
+                && (has_skills || listed.tool.skill_argument().is_none())
         }
     }
 
@@ -344,8 +344,8 @@ impl Catalog {
             description.push_str(&self.deferred_words());
         }
         let mut parameters = tool.parameters_with(&self.settings);
-        if tool.for_skills() {
-            name_skills(&self.skills.list(), &mut description, &mut parameters);
+        if let Some(argument) = tool.skill_argument() {
+            name_skills(&self.skills.list(), argument, &mut description, &mut parameters);
         }
         ToolInfo {
             name: tool.name().to_owned(),
@@ -428,7 +428,7 @@ impl Catalog {
     pub fn own_names(&self) -> impl Iterator<Item = &str> {
         let is_own = |listed: &&Arc<Listed>| {
             let is_foreign = matches!(listed.owner, Owner::Foreign(_));
-            let has_work = !listed.tool.for_deferred() && !listed.tool.for_skills();
+            let has_work = !listed.tool.for_deferred() && listed.tool.skill_argument().is_none();
             listed.is_usable() && !is_foreign && has_work
         };
         self.tools.iter().filter(is_own).map(|listed| listed.tool.name())
@@ -439,16 +439,16 @@ impl Catalog {
 const MAX_SKILL_WORDS: usize = 16 << 10;
 
 /// Names the skills in the tool that loads them: their names as the values of its argument, and when to load each.
-fn name_skills(skills: &[SkillInfo], description: &mut String, parameters: &mut Value) {
-    let values: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
-    let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
-    let named = SKILL_ARGUMENTS
-        .iter()
-        .find(|name| properties.as_ref().is_some_and(|properties| properties.contains_key(**name)));
-    if let (Some(properties), Some(name)) = (properties, named)
-        && let Some(Value::Object(argument)) = properties.get_mut(*name)
-    {
-        argument.insert(String::from("enum"), Value::from(values));
+fn name_skills(
+    skills: &[SkillInfo],
+    argument: &str,
+    description: &mut String,
+    parameters: &mut Value,
+) {
+    let names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
+    let schema = parameters.get_mut("properties").and_then(|all| all.get_mut(argument));
+    if let Some(Value::Object(schema)) = schema {
+        schema.insert(String::from("enum"), Value::from(names));
     }
     let before = description.len();
     for (at, skill) in skills.iter().enumerate() {
@@ -460,9 +460,6 @@ fn name_skills(skills: &[SkillInfo], description: &mut String, parameters: &mut 
         description.push_str(&line);
     }
 }
-
-/// The arguments that name a skill, by dialect.
-const SKILL_ARGUMENTS: [&str; 2] = ["skill", "name"];
 
 /// Returns the store of a dialect's full outputs; `None` where the rules keep its tools from writing there.
 fn store_of(

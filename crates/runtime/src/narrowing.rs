@@ -27,7 +27,7 @@ impl Narrowing {
     fn allows(&self, tool: &dyn Tool) -> bool {
         let is_named =
             |pattern: &String| tool_matches(pattern, tool.name()) || pattern == tool.operation();
-        tool.for_skills() || self.tools.iter().any(is_named)
+        tool.skill_argument().is_some() || self.tools.iter().any(is_named)
     }
 
     /// Returns whether the session lists a tool, a hidden one too.

@@ -36,6 +36,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 pub use loads::loads_unnamed;
+pub use word::quoted;
 
 use file_system::FileSystem;
 use sinew_tool::{Analysis, CommandList, LazyCommandList, Plain, Segment};

@@ -78,7 +78,7 @@ fn unclear(why: &str) -> Unclear {
 }
 
 /// Quotes a word for the shell.
-pub(super) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 

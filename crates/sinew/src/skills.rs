@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sinew_runtime::{CallOptions, Narrowing, Runtime};
 use sinew_tool::sync::lock;
 use sinew_tool::{
@@ -19,9 +19,9 @@ use crate::config::skills::{self, FoundSkills, Piece, SkillFile, SkillPlaces, Te
 use crate::config::trust::{Known, Trusted};
 use crate::wiring::{self, Loaded, Places};
 
-/// How often the directories are looked at, and after how many looks their files are read again in any case.
-const LOOK: Duration = Duration::from_secs(2);
-const LOOKS: u32 = 30;
+/// How often the directories are polled for changes, and after how many polls their files are read again in any case.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+const MAX_POLLS: u32 = 30;
 /// The most bytes that one command of a skill adds.
 const MAX_OUTPUT: usize = 32 << 10;
 
@@ -30,7 +30,7 @@ struct Skills {
     own: Weak<Self>,
     runtime: Weak<Runtime>,
     finder: SkillFinder,
-    /// What was found; the first one who asks looks, and then a thread.
+    /// What was found: first by the first call that asks, then by the thread that polls.
     found: OnceLock<Mutex<Arc<FoundSkills>>>,
 }
 
@@ -92,34 +92,34 @@ impl Skills {
     /// Returns the skills as they were found last.
     fn found(&self) -> Arc<FoundSkills> {
         let found = self.found.get_or_init(|| {
-            self.look_on();
+            self.spawn_poller();
             Mutex::new(Arc::new(self.finder.find()))
         });
         Arc::clone(&lock(found))
     }
 
-    /// Looks for skills from now on, as long as the runtime is there.
-    fn look_on(&self) {
+    /// Starts the thread that polls the directories. It ends with the runtime.
+    fn spawn_poller(&self) {
         let (own, mut last) = (Weak::clone(&self.own), self.finder.signature());
-        let look = move || {
-            let mut n_looks = 0;
+        let poll = move || {
+            let mut n_polls = 0;
             loop {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
                 let Some(skills) = own.upgrade() else { return };
                 let now = skills.finder.signature();
-                n_looks += 1;
-                if now != last || LOOKS <= n_looks {
-                    (last, n_looks) = (now, 0);
-                    skills.look_again();
+                n_polls += 1;
+                if now != last || MAX_POLLS <= n_polls {
+                    (last, n_polls) = (now, 0);
+                    skills.rescan();
                 }
             }
         };
         // Without a thread the skills stay those that were found first.
-        let _ = std::thread::Builder::new().name(String::from("skills")).spawn(look);
+        let _ = std::thread::Builder::new().name(String::from("skills")).spawn(poll);
     }
 
-    /// Reads the skills again. Clients hear of another list.
-    fn look_again(&self) {
+    /// Reads the skills again, and tells clients if the list changed.
+    fn rescan(&self) {
         let Some(found) = self.found.get() else { return };
         let now = Arc::new(self.finder.find());
         let was = std::mem::replace(&mut *lock(found), Arc::clone(&now));
@@ -128,8 +128,8 @@ impl Skills {
         }
     }
 
-    /// Returns another file of a skill, as far as the rules let the model read it.
-    fn of_file(&self, skill: &SkillFile, file: &str) -> Result<LoadedSkill, ToolError> {
+    /// Returns another file of a skill.
+    fn of_file(skill: &SkillFile, file: &str) -> Result<LoadedSkill, ToolError> {
         let text = skill.text(file).map_err(|error| {
             let kind = match error.kind() {
                 std::io::ErrorKind::NotFound => Kind::FileNotFound,
@@ -137,12 +137,6 @@ impl Skills {
             };
             ToolError::new(kind, error.to_string())
         })?;
-        let path = skill.dir.join(file);
-        if self.runtime.upgrade().is_none_or(|runtime| !may_read(&runtime, &path)) {
-            let words =
-                format!("the rules do not let you read this file unasked: {}", shown_line(file));
-            return Err(ToolError::new(Kind::PolicyDenied, words));
-        }
         Ok(LoadedSkill { name: skill.name.clone(), text, ..LoadedSkill::default() })
     }
 
@@ -167,34 +161,25 @@ impl Skills {
                 [first, ..] => error.hint(first.clone()),
             });
         };
-        if let Some(file) = wanted.file {
-            return self.of_file(skill, file);
-        }
-        let values = TemplateValues { arguments: wanted.arguments, variables: wanted.variables };
-        let pieces =
-            skill.pieces(values).map_err(|(argument, why)| ToolError::argument(argument, why))?;
         let runtime = self
             .runtime
             .upgrade()
             .ok_or_else(|| ToolError::new(Kind::Unavailable, "this server ends"))?;
-        let mut text = String::new();
-        let own = caller.call_id.map_or_else(wiring::new_session, |id| Ok(id.to_owned()));
-        let own = own.map_err(|error| {
-            ToolError::new(Kind::Unavailable, "the skill has no id").source(error.to_string())
-        })?;
-        let mut n_commands = 0;
-        for piece in pieces {
-            match piece {
-                Piece::Text(piece) => text.push_str(&piece),
-                Piece::Command(command) => {
-                    n_commands += 1;
-                    text.push_str(
-                        &output(&runtime, caller, format!("{own}-skill-{n_commands}"), &command)
-                            .await,
-                    );
-                }
-            }
+        let file = wanted.file.unwrap_or(skills::FILE);
+        if skill.has(file) && !may_read(&runtime, &skill.dir.join(file)) {
+            let words = "the rules do not let you read this file of the skill unasked";
+            return Err(ToolError::new(
+                Kind::PolicyDenied,
+                format!("{words}: {}", shown_line(file)),
+            ));
         }
+        if let Some(file) = wanted.file {
+            return Self::of_file(skill, file);
+        }
+        let values = TemplateValues { arguments: wanted.arguments, variables: wanted.variables };
+        let pieces =
+            skill.pieces(values).map_err(|(argument, why)| ToolError::argument(argument, why))?;
+        let text = text_of(&runtime, caller, pieces).await?;
         let allowed = skill.head.allowed_tools.clone();
         match &allowed {
             Some(tools) => {
@@ -241,6 +226,32 @@ fn infos(found: &FoundSkills) -> Vec<SkillInfo> {
     found.skills.iter().filter(|skill| skill.head.for_model).map(info).collect()
 }
 
+/// Returns the text of a skill, with the output of its commands.
+async fn text_of(
+    runtime: &Arc<Runtime>,
+    caller: SkillCaller<'_>,
+    pieces: Vec<Piece>,
+) -> Result<String, ToolError> {
+    let id = match caller.call_id {
+        Some(id) => id.to_owned(),
+        None => wiring::new_session().map_err(|error| {
+            ToolError::new(Kind::Unavailable, "the load has no id").source(error.to_string())
+        })?,
+    };
+    let (mut text, mut n_commands) = (String::new(), 0);
+    for piece in pieces {
+        match piece {
+            Piece::Text(piece) => text.push_str(&piece),
+            Piece::Command(command) => {
+                n_commands += 1;
+                let id = format!("{id}-skill-{n_commands}");
+                text.push_str(&output(runtime, caller, id, &command).await);
+            }
+        }
+    }
+    Ok(text)
+}
+
 /// Returns what a command of a skill prints. It runs as a call of the session: by its rules, with its approvals, and in
 /// its ledger.
 async fn output(
@@ -255,17 +266,18 @@ async fn output(
         let name = catalog.does("Bash")?;
         catalog.all_tools().find(|info| info.name == name)
     });
-    let Some(tool) = tool else {
+    let Some((tool, arguments)) = tool.and_then(|tool| {
+        let takes = |name: &str| tool.parameters.pointer(&format!("/properties/{name}")).is_some();
+        let arguments = match (takes("command"), takes("args"), takes("argv")) {
+            (true, false, _) => json!({ "command": command }),
+            (true, true, _) => json!({ "command": "sh", "args": ["-c", command] }),
+            (false, _, true) => json!({ "argv": ["sh", "-c", command] }),
+            (false, _, false) => return None,
+        };
+        Some((tool.name, arguments.as_object()?.clone()))
+    }) else {
         return String::from("[not run: no tool runs commands here]");
     };
-    let takes = |name: &str| tool.parameters.pointer(&format!("/properties/{name}")).is_some();
-    let arguments = match (takes("command"), takes("args"), takes("argv")) {
-        (true, false, _) => json!({ "command": command }),
-        (true, true, _) => json!({ "command": "sh", "args": ["-c", command] }),
-        (false, _, true) => json!({ "argv": ["sh", "-c", command] }),
-        (false, _, false) => return String::from("[not run: no tool runs commands here]"),
-    };
-    let Value::Object(arguments) = arguments else { return String::new() };
     let request = Request {
         session: caller.session.to_owned(),
         agent: caller.agent.map(str::to_owned),
@@ -274,7 +286,7 @@ async fn output(
         roots: caller.roots.map(<[_]>::to_vec),
         deadline: caller.deadline,
         dialect: caller.dialect.map(str::to_owned),
-        ..Request::new(call_id, tool.name, arguments)
+        ..Request::new(call_id, tool, arguments)
     };
     let options = CallOptions { loads_skill: true, ..CallOptions::default() };
     let reply = runtime.call(request, options).await;
@@ -285,12 +297,10 @@ async fn output(
     }
 }
 
+/// Returns the text of a reply, cut.
 fn said(reply: &Reply) -> String {
-    let texts = reply.content.iter().filter_map(|block| match block {
-        Block::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
-    let mut text = texts.collect::<Vec<_>>().join("\n");
+    let texts: Vec<&str> = reply.content.iter().filter_map(Block::as_text).collect();
+    let mut text = texts.join("\n");
     let end = text.floor_char_boundary(MAX_OUTPUT);
     if end < text.len() {
         text.truncate(end);

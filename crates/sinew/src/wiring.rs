@@ -195,9 +195,9 @@ pub(crate) fn wire(
 /// Returns the tools that find and call deferred ones, and that load skills, as far as the dialect has none of its own.
 fn added(dialect: &Dialect) -> Vec<Arc<dyn Tool>> {
     let own = (dialect.tools)();
-    let has_skills = own.iter().any(|tool| tool.for_skills());
+    let has_skills = own.iter().any(|tool| tool.skill_argument().is_some());
     let is_missing = |tool: &Arc<dyn Tool>| {
-        let is_needed = !(has_skills && tool.for_skills());
+        let is_needed = !(has_skills && tool.skill_argument().is_some());
         is_needed && own.iter().all(|known| known.name() != tool.name())
     };
     let native = [tool_search::NATIVE.tool(), Arc::new(ToolCall), skill::NATIVE.tool()];

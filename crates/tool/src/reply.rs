@@ -56,6 +56,14 @@ pub struct Resource {
 }
 
 impl Block {
+    /// Returns the text of a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text } => Some(text),
+            _ => None,
+        }
+    }
+
     /// Returns the block of a raw file by media type.
     pub fn of_file(path: &Path, mime_type: String, base64: String) -> Self {
         match mime_type.split('/').next() {

@@ -82,8 +82,8 @@ pub struct Row<O: Operation> {
     pub core: bool,
     /// Whether it is listed only where other tools are not.
     pub for_deferred: bool,
-    /// Whether it is listed only where there are skills, with their names.
-    pub for_skills: bool,
+    /// The parameter that names a skill: the row is listed only where there are some, with their names as its values.
+    pub skill_argument: Option<&'static str>,
     /// Shapes an outcome.
     pub shape: fn(&O::Args, O::Out, &Shaping<'_>) -> Reply,
     /// Shapes an error, with the path as written.
@@ -110,7 +110,7 @@ impl<O: Operation> Row<O> {
             bound: Bound::DEFAULT,
             core: true,
             for_deferred: false,
-            for_skills: false,
+            skill_argument: None,
             shape,
             fail: |error, _| Reply::failure(error),
         }
@@ -194,8 +194,8 @@ impl<O: Operation> Tool for Row<O> {
         self.for_deferred
     }
 
-    fn for_skills(&self) -> bool {
-        self.for_skills
+    fn skill_argument(&self) -> Option<&str> {
+        self.skill_argument
     }
 
     fn checked_by_schema(&self) -> bool {

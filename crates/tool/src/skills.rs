@@ -16,7 +16,7 @@ pub struct SkillInfo {
 }
 
 /// Who loads a skill: a call of a session, in one dialect.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct SkillCaller<'a> {
     /// The session, which has the tools of the skill from then on.
     pub session: &'a str,

@@ -118,9 +118,10 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
-    /// Returns whether the tool loads skills: it is listed only where there are some, with their names.
-    fn for_skills(&self) -> bool {
-        false
+    /// Returns the argument that names a skill, for a tool that loads skills: it is listed only where there are some, with
+    /// their names as the values of this argument.
+    fn skill_argument(&self) -> Option<&str> {
+        None
     }
 
     /// Returns the call to which a call of this tool is forwarded: the name of another tool, and its arguments.

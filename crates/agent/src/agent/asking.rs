@@ -8,7 +8,7 @@ use futures_util::future::{Either, select};
 use sinew_tool::Cancel;
 
 use super::{Agent, AgentError, Turn, TurnEvent, TurnListener};
-use crate::message::{Part, ToolCall, message_calls};
+use crate::message::{Part, ToolCall, is_name_char, message_calls};
 use crate::model::{
     Completion, CompletionRequest, ModelError, ModelErrorKind, StopReason, StreamEvent, Usage,
 };
@@ -187,10 +187,6 @@ impl Agent {
 
 /// The longest name of a tool.
 const MAX_NAME: usize = 64;
-
-fn is_name_char(char: char) -> bool {
-    char.is_ascii_alphanumeric() || char == '_' || char == '-'
-}
 
 fn is_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_name_char)

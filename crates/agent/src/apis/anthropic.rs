@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::assembly::Listener;
 use crate::decoder::{Decoder, number_of, text_of};
-use crate::message::{CallResult, Message, Part, Sealed};
+use crate::message::{CallResult, Message, Part, Sealed, is_name_char};
 use crate::model::{CompletionRequest, ModelError, StopReason};
 use crate::provider_error::provider_error;
 use crate::wire::Wire;
@@ -75,11 +75,10 @@ fn part(part: &Part) -> Option<Value> {
 
 /// Returns the id of a call in the characters that the API takes. Ids of other APIs have dots and colons.
 fn id(id: &str) -> Cow<'_, str> {
-    let is_taken = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
-    if id.chars().all(is_taken) {
+    if id.chars().all(is_name_char) {
         return Cow::Borrowed(id);
     }
-    let written = |char: char| match is_taken(char) {
+    let written = |char: char| match is_name_char(char) {
         true => char.to_string(),
         false => format!("_{:x}", u32::from(char)),
     };

@@ -2,6 +2,8 @@
 //!
 //! No argument becomes a part of a command's text: commands get arguments as parameters and variables of their shell.
 
+use sinew_guard::shell_quoted;
+
 use super::SkillFile;
 
 /// A piece of instructions.
@@ -205,20 +207,15 @@ impl Filler<'_> {
     fn command(&self, command: &str) -> String {
         let mut lines = String::new();
         if command.contains('$') {
-            lines.push_str(&format!("ARGUMENTS={}\n", quoted(self.arguments)));
+            lines.push_str(&format!("ARGUMENTS={}\n", shell_quoted(self.arguments)));
             for (name, value) in
                 self.named.iter().filter(|(name, _)| command.contains(name.as_str()))
             {
-                lines.push_str(&format!("{name}={}\n", quoted(value)));
+                lines.push_str(&format!("{name}={}\n", shell_quoted(value)));
             }
-            let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
+            let words: Vec<String> = self.words.iter().map(|word| shell_quoted(word)).collect();
             lines.push_str(&format!("set -- {}\n", words.join(" ")));
         }
         lines + command.trim()
     }
-}
-
-/// Returns a text as one word of a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }

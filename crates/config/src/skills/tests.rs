@@ -180,9 +180,9 @@ fn arguments_take_their_places() {
         ("Hi $ARGUMENTS.", "a b", "Hi a b."),
         ("$0 $1 $2 ${1} ${2} ${3}", "a b", "a b $2 a b ${3}"),
         (
-            "{{who}} {{ must }} ${who} ${nobody} {{nobody}} $",
+            "{{who}} {{ must }} ${who} ${absent} {{absent}} $",
             "",
-            "you M you ${nobody} {{nobody}} $",
+            "you M you ${absent} {{absent}} $",
         ),
         ("costs $5 {x}", "", "costs $5 {x}"),
         ("costs $5", "a", "costs $5\n\nArguments: a\n"),

@@ -134,10 +134,7 @@ fn drop_output(store: Option<&Store>, reply: &mut Reply) {
 }
 
 fn text_of(content: &[Block]) -> String {
-    let texts = content.iter().filter_map(|block| match block {
-        Block::Text { text } => Some(text.as_str()),
-        _ => None,
-    });
+    let texts = content.iter().filter_map(Block::as_text);
     match texts.collect::<Vec<_>>().join("\n").as_str() {
         "" => String::from("a hook took the words out"),
         text => text.to_owned(),

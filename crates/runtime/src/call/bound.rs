@@ -148,10 +148,7 @@ fn fits(content: &[Block], limit: Bound) -> bool {
             other => n_bytes_in_all += size_of_block(other),
         }
     }
-    let texts = content.iter().filter_map(|block| match block {
-        Block::Text { text } => Some(text),
-        _ => None,
-    });
+    let texts = content.iter().filter_map(Block::as_text);
     n_bytes <= limit.max_bytes
         && n_bytes_in_all <= Bound::HARD.max_bytes
         && limit

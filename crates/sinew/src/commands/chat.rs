@@ -240,15 +240,7 @@ impl Chat<'_> {
     fn skill(&mut self, command: &str, arguments: &str) -> anyhow::Result<()> {
         let name = command.trim_start_matches('/');
         let wired = &self.parts.wired;
-        let caller = SkillCaller {
-            session: &wired.session,
-            agent: None,
-            turn: None,
-            roots: None,
-            deadline: None,
-            dialect: None,
-            call_id: None,
-        };
+        let caller = SkillCaller { session: &wired.session, ..SkillCaller::default() };
         let wanted = SkillRequest { name, arguments, variables: &[], file: None };
         let skills = wired.runtime.skills();
         let loaded = match self.tokio.block_on(skills.load(caller, wanted)) {

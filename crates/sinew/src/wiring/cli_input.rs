@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
+use sinew_guard::shell_quoted;
 use sinew_tool::shown;
 
 use super::{DatabaseHome, Places, homes};
@@ -110,7 +111,7 @@ pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
         true => text.to_owned(),
-        false => shown(&format!("'{}'", text.replace('\'', "'\\''"))),
+        false => shown(&shell_quoted(text)),
     }
 }
 
