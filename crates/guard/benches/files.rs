@@ -133,7 +133,7 @@ fn meta_of(file: &fs::File) -> FileMeta {
 }
 
 fn world(guard: &Arc<Guard>, access: Access) -> World {
-    let claim = Claim { argument: "path", path: Some("a/b/c/d/file.txt".into()), access };
+    let claim = Claim::new("path", Some("a/b/c/d/file.txt".into()), access);
     let contained = guard.contain(&[claim], None, None).unwrap().by(
         Caller {
             session: String::from("s"),

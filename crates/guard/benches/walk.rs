@@ -29,7 +29,7 @@ fn main() {
     };
     let rg = args.next().unwrap_or_else(|| String::from("rg"));
     let guard = Guard::open(GuardSettings::new(vec![PathBuf::from(&directory)])).unwrap();
-    let claim = Claim { argument: "path", path: None, access: Access::Search };
+    let claim = Claim::new("path", None, Access::Search);
     let contained = guard.contain(&[claim], None, None).unwrap();
     let (facts, rules) = (&Facts::OBSERVES, Rules::default());
     let case =

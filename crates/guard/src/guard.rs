@@ -378,11 +378,11 @@ impl Guard {
         rules: &Rules,
     ) -> Option<Store> {
         let store = Store::bounded(Arc::clone(&self.shared.roots), directory);
-        let claim = Claim {
-            argument: "",
-            path: Some(format!("{}output.txt", store.outputs())),
-            access: Access::Write { parents: true, links: Links::Refuse },
-        };
+        let claim = Claim::new(
+            "",
+            Some(format!("{}output.txt", store.outputs())),
+            Access::Write { parents: true, links: Links::Refuse },
+        );
         match self.contain(&[claim], None, None) {
             Ok(contained) => {
                 let may_write = |case: &Case<'_>| {

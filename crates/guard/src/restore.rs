@@ -139,7 +139,7 @@ impl Guard {
                 if let Some(access) = access(step.act) {
                     step.slot = Some(Slot(claims.len()));
                     let path = written(&step.path)?;
-                    claims.push(Claim { argument: restore.argument, path: Some(path), access });
+                    claims.push(Claim::new(restore.argument, Some(path), access));
                 }
             }
             let cleared: Vec<PathBuf> = told
@@ -275,7 +275,7 @@ fn check_emptied(plan: &Plan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), Too
 }
 
 fn looking(restore: &Restore, path: String) -> Claim {
-    Claim { argument: restore.argument, path: Some(path), access: Access::Inspect }
+    Claim::new(restore.argument, Some(path), Access::Inspect)
 }
 
 /// Returns a real path as the text of a claim.

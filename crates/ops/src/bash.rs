@@ -162,7 +162,7 @@ impl Operation for Bash {
 
     fn claims(args: &BashArgs, _settings: &FileSettings) -> Vec<Claim> {
         let path = args.cwd.clone().filter(|cwd| !cwd.is_empty());
-        vec![Claim { argument: "cwd", path, access: Access::Search }]
+        vec![Claim::new("cwd", path, Access::Search)]
     }
 
     fn command(args: &BashArgs) -> Option<Command> {

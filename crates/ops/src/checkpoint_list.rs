@@ -75,11 +75,7 @@ impl Operation for CheckpointList {
     type Out = CheckpointListOut;
 
     fn claims(args: &CheckpointListArgs, _settings: &FileSettings) -> Vec<Claim> {
-        let claim = |path: &String| Claim {
-            argument: "path",
-            path: Some(path.clone()),
-            access: Access::Inspect,
-        };
+        let claim = |path: &String| Claim::new("path", Some(path.clone()), Access::Inspect);
         args.path.iter().map(claim).collect()
     }
 

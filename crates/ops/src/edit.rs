@@ -303,7 +303,7 @@ pub(crate) fn effects(dry_run: bool) -> Effects {
 pub(crate) fn claim(path: &str, dry_run: bool, follow_links: bool) -> Claim {
     let links = if follow_links { Links::Follow } else { Links::Refuse };
     let access = if dry_run { Access::Read } else { Access::Edit { links } };
-    Claim { argument: "path", path: Some(path.to_owned()), access }
+    Claim::new("path", Some(path.to_owned()), access)
 }
 
 pub(crate) fn cost(targets: &Targets) -> Cost {

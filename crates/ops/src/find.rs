@@ -94,7 +94,7 @@ impl Operation for Find {
     }
 
     fn claims(args: &FindArgs, _settings: &FileSettings) -> Vec<Claim> {
-        vec![Claim { argument: "path", path: Some(args.path.clone()), access: Access::Search }]
+        vec![Claim::new("path", Some(args.path.clone()), Access::Search)]
     }
 
     fn cost(_args: &FindArgs, _targets: &Targets) -> Cost {

@@ -111,7 +111,7 @@ impl Operation for Glob {
             (None, Some((directory, _))) => ("pattern", Some(directory)),
             (path, _) => ("path", search_path(path.as_deref(), settings)),
         };
-        vec![Claim { argument, path, access: Access::Search }]
+        vec![Claim::new(argument, path, Access::Search)]
     }
 
     fn cost(_args: &GlobArgs, _targets: &Targets) -> Cost {

@@ -240,7 +240,7 @@ impl Operation for Grep {
 
     fn claims(args: &GrepArgs, settings: &FileSettings) -> Vec<Claim> {
         let path = search_path(args.path.as_deref(), settings);
-        vec![Claim { argument: "path", path, access: Access::Search }]
+        vec![Claim::new("path", path, Access::Search)]
     }
 
     fn cost(_args: &GrepArgs, _targets: &Targets) -> Cost {

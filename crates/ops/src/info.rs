@@ -35,7 +35,7 @@ impl Operation for Info {
     type Out = InfoOut;
 
     fn claims(args: &InfoArgs, _settings: &FileSettings) -> Vec<Claim> {
-        vec![Claim { argument: "path", path: Some(args.path.clone()), access: Access::Search }]
+        vec![Claim::new("path", Some(args.path.clone()), Access::Search)]
     }
 
     fn cost(_args: &InfoArgs, _targets: &Targets) -> Cost {

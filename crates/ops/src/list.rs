@@ -132,7 +132,7 @@ impl Operation for List {
 
     fn claims(args: &ListArgs, settings: &FileSettings) -> Vec<Claim> {
         let path = search_path(args.path.as_deref(), settings);
-        vec![Claim { argument: "path", path, access: Access::Search }]
+        vec![Claim::new("path", path, Access::Search)]
     }
 
     fn cost(args: &ListArgs, targets: &Targets) -> Cost {

@@ -39,7 +39,7 @@ impl Operation for MakeDirectory {
 
     fn claims(args: &MakeDirectoryArgs, _settings: &FileSettings) -> Vec<Claim> {
         let path = without_slash(&args.path).to_owned();
-        vec![Claim { argument: "path", path: Some(path), access: Access::Make }]
+        vec![Claim::new("path", Some(path), Access::Make)]
     }
 
     fn cost(_args: &MakeDirectoryArgs, _targets: &Targets) -> Cost {

@@ -59,10 +59,8 @@ impl Operation for Move {
 
     fn claims(args: &MovePathArgs, _settings: &FileSettings) -> Vec<Claim> {
         let write = Access::Write { parents: false, links: Links::Itself };
-        let claim = |argument, path: &str, access| Claim {
-            argument,
-            path: Some(without_slash(path).to_owned()),
-            access,
+        let claim = |argument, path: &str, access| {
+            Claim::new(argument, Some(without_slash(path).to_owned()), access)
         };
         vec![
             claim("source", &args.source, Access::Move),

@@ -194,7 +194,7 @@ impl Operation for Read {
     }
 
     fn claims(args: &ReadArgs, _settings: &FileSettings) -> Vec<Claim> {
-        vec![Claim { argument: "path", path: Some(args.path.clone()), access: Access::Read }]
+        vec![Claim::new("path", Some(args.path.clone()), Access::Read)]
     }
 
     fn cost(args: &ReadArgs, targets: &Targets) -> Cost {

@@ -49,11 +49,7 @@ impl Operation for ReadMany {
     }
 
     fn claims(args: &ReadManyArgs, _settings: &FileSettings) -> Vec<Claim> {
-        let claim = |path: &String| Claim {
-            argument: "paths",
-            path: Some(path.clone()),
-            access: Access::Read,
-        };
+        let claim = |path: &String| Claim::new("paths", Some(path.clone()), Access::Read);
         args.paths.iter().map(claim).collect()
     }
 

@@ -189,7 +189,7 @@ impl Operation for Terminal {
 
     fn claims(args: &TerminalArgs, _settings: &FileSettings) -> Vec<Claim> {
         let path = args.cwd.clone().filter(|cwd| !cwd.is_empty());
-        let starts = Claim { argument: "cwd", path, access: Access::Search };
+        let starts = Claim::new("cwd", path, Access::Search);
         args.command.iter().map(|_| starts.clone()).collect()
     }
 

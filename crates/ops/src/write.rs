@@ -91,7 +91,7 @@ impl Operation for Write {
     fn claims(args: &WriteArgs, _settings: &FileSettings) -> Vec<Claim> {
         let links = if args.follow_links { Links::Follow } else { Links::Refuse };
         let access = Access::Write { parents: args.parents, links };
-        vec![Claim { argument: "path", path: Some(args.path.clone()), access }]
+        vec![Claim::new("path", Some(args.path.clone()), access)]
     }
 
     fn cost(args: &WriteArgs, targets: &Targets) -> Cost {

@@ -259,7 +259,7 @@ impl Runtime {
         };
         let command =
             Command { argument, line, keeps_cwd: false, has_terminal: false, programs: Vec::new() };
-        let claim = Claim { argument: "cwd", path: None, access: Access::Search };
+        let claim = Claim::new("cwd", None, Access::Search);
         let looks = catalogs.first().into_iter().flat_map(|catalog| catalog.lookers.iter());
         let looks = looks.map(|looker| looker.case(None));
         let lookers: Vec<_> = std::iter::once(Case::COMMAND).chain(looks).collect();

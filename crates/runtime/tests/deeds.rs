@@ -31,7 +31,7 @@ impl Operation for Put {
 
     fn claims(args: &PutArgs, _settings: &FileSettings) -> Vec<Claim> {
         let access = Access::Write { parents: false, links: Links::Follow };
-        vec![Claim { argument: "path", path: Some(args.path.clone()), access }]
+        vec![Claim::new("path", Some(args.path.clone()), access)]
     }
 
     fn cost(args: &PutArgs, _targets: &Targets) -> Cost {
@@ -83,7 +83,7 @@ impl Operation for Begin {
     type Out = ();
 
     fn claims(_args: &BeginArgs, _settings: &FileSettings) -> Vec<Claim> {
-        vec![Claim { argument: "cwd", path: None, access: Access::Search }]
+        vec![Claim::new("cwd", None, Access::Search)]
     }
 
     fn command(args: &BeginArgs) -> Option<Command> {

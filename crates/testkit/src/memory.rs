@@ -400,7 +400,7 @@ mod tests {
     }
 
     fn claim(path: &str, access: Access) -> Vec<Claim> {
-        vec![Claim { argument: "path", path: Some(path.to_owned()), access }]
+        vec![Claim::new("path", Some(path.to_owned()), access)]
     }
 
     /// Contains a path for reading and compares the real path, or the kind of the error.

@@ -73,6 +73,13 @@ pub struct Claim {
     pub access: Access,
 }
 
+impl Claim {
+    /// Returns a claim on a path beneath the roots.
+    pub fn new(argument: &'static str, path: Option<String>, access: Access) -> Self {
+        Self { argument, path, access }
+    }
+}
+
 /// The state of a path at containment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileState {

@@ -164,11 +164,7 @@ impl Place {
 
     /// Returns the World of a command with all that a row says of it.
     pub(crate) fn world_of(&self, command: Command, cwd: &Path) -> Result<World, ToolError> {
-        let claim = Claim {
-            argument: "cwd",
-            path: Some(cwd.to_string_lossy().into_owned()),
-            access: Access::Search,
-        };
+        let claim = Claim::new("cwd", Some(cwd.to_string_lossy().into_owned()), Access::Search);
         let caller = Caller {
             session: String::from("test"),
             agent: None,

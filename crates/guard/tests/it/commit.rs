@@ -40,11 +40,7 @@ impl Ask {
 fn contain(guard: &Arc<Guard>, asks: &[(&str, Ask)]) -> sinew_guard::Contained {
     let claims: Vec<Claim> = asks
         .iter()
-        .map(|(path, ask)| Claim {
-            argument: "patch",
-            path: Some((*path).to_owned()),
-            access: ask.access(),
-        })
+        .map(|(path, ask)| Claim::new("patch", Some((*path).to_owned()), ask.access()))
         .collect();
     guard.contain(&claims, None, None).unwrap()
 }
@@ -330,7 +326,7 @@ fn a_name_is_changed_once_at_a_time() {
 fn a_claim_covers_what_it_says() {
     let tree = layout();
     let guard = guard(&tree, |_| {});
-    let claim = |path: &str, access| Claim { argument: "p", path: Some(path.into()), access };
+    let claim = |path: &str, access| Claim::new("p", Some(path.into()), access);
     for (access, may_put, may_remove) in [
         (PUT, true, false),
         (Access::Edit { links: Links::Itself }, true, false),

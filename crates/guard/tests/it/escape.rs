@@ -252,8 +252,7 @@ fn several_roots_may_touch_and_nest() {
 fn a_request_can_narrow_the_roots_and_never_widen_them() {
     let tree = Tree::new().with(&[("sub/inner.txt", "inner"), ("outer.txt", "outer")]);
     tree.link("sub/up", "../outer.txt");
-    let claim =
-        |path: &str| Claim { argument: "path", path: Some(path.to_owned()), access: Access::Read };
+    let claim = |path: &str| Claim::new("path", Some(path.to_owned()), Access::Read);
     for resolver in RESOLVERS {
         let guard = tree.guard(resolver);
         let narrowed = [tree.root.join("sub")];
@@ -276,7 +275,7 @@ fn the_working_directory_of_a_call_lies_beneath_a_root() {
     tree.link("out", &tree.outside);
     for resolver in RESOLVERS {
         let guard = tree.guard(resolver);
-        let claim = Claim { argument: "path", path: Some("file.txt".into()), access: Access::Read };
+        let claim = Claim::new("path", Some("file.txt".into()), Access::Read);
         let contain =
             |cwd: &str| guard.contain(std::slice::from_ref(&claim), Some(cwd.as_ref()), None);
         for cwd in ["dir/deep", "link", &tree.root.join("link").display().to_string()] {

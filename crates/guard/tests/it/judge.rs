@@ -12,7 +12,7 @@ use crate::tree::{EDIT, RESOLVERS, Tree, WRITE, contain, judged};
 
 fn targets(protected: Option<&'static str>) -> Targets {
     let access = Access::Edit { links: Links::Follow };
-    let claim = Claim { argument: "path", path: Some("x".into()), access };
+    let claim = Claim::new("path", Some("x".into()), access);
     Targets {
         files: vec![FileTarget {
             slot: Slot(0),

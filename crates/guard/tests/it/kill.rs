@@ -104,7 +104,7 @@ fn change_set(
     let kept = new.iter().map(|(path, content)| (path, Some(content), put));
     let gone = old.iter().filter(|(path, _)| new.iter().all(|(other, _)| other != path));
     let all: Vec<_> = kept.chain(gone.map(|(path, _)| (path, None, Access::Remove))).collect();
-    let claim = |path: &str, access| Claim { argument: "p", path: Some(path.to_owned()), access };
+    let claim = |path: &str, access| Claim::new("p", Some(path.to_owned()), access);
     let claims: Vec<_> = all.iter().map(|(path, _, access)| claim(path, *access)).collect();
     let cleared = allow(guard.contain(&claims, Some(root), None).unwrap());
     let pieces: Vec<[&[u8]; 1]> = all

@@ -234,11 +234,7 @@ proptest! {
             let guard = tree.guard(resolver);
             let real_root = tree.root.display().to_string();
             for path in &asked {
-                let claim = |root: &str| Claim {
-                    argument: "path",
-                    path: Some(path.replace("ROOT", root)),
-                    access,
-                };
+                let claim = |root: &str| Claim::new("path", Some(path.replace("ROOT", root)), access);
                 let real = guard.contain(&[claim(&real_root)], None, None).map(|contained| {
                     let targets = (**contained.targets()).clone();
                     (targets, allow(contained).world)
@@ -269,11 +265,7 @@ proptest! {
             let guard = tree.guard(resolver);
             let real_root = tree.root.display().to_string();
             let claims = |root: &str| -> Vec<Claim> {
-                let claim = |(path, what, _): &(&str, usize, usize)| Claim {
-                    argument: "patch",
-                    path: Some(path.replace("ROOT", root)),
-                    access: asked_access(*what),
-                };
+                let claim = |(path, what, _): &(&str, usize, usize)| Claim::new("patch", Some(path.replace("ROOT", root)), asked_access(*what));
                 asked.iter().map(claim).collect()
             };
             let real = guard.contain(&claims(&real_root), None, None).map(|contained| {
@@ -334,11 +326,10 @@ fn check_move(things: &[Thing], from: &str, to: &str) -> Result<(), TestCaseErro
         let claims = |root: &str| -> Vec<Claim> {
             let write = Access::Write { parents: false, links: Links::Itself };
             [(from, Access::Move), (to, write)]
-                .map(|(path, access)| Claim {
-                    argument: "path",
+                .map(|(path, access)| {
                     // A slash at the end says nothing of a name; who moves leaves it out.
-                    path: Some(path.trim_end_matches('/').replace("ROOT", root)),
-                    access,
+                    let path = path.trim_end_matches('/').replace("ROOT", root);
+                    Claim::new("path", Some(path), access)
                 })
                 .to_vec()
         };

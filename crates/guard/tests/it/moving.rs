@@ -12,8 +12,7 @@ use crate::tree::{RESOLVERS, Tree, allow, approve, judged, skipped, world};
 
 fn claims(from: &str, to: &str) -> Vec<Claim> {
     let write = Access::Write { parents: false, links: Links::Itself };
-    let claim =
-        |argument, path: &str, access| Claim { argument, path: Some(path.to_owned()), access };
+    let claim = |argument, path: &str, access| Claim::new(argument, Some(path.to_owned()), access);
     vec![claim("source", from, Access::Move), claim("destination", to, write)]
 }
 

@@ -325,7 +325,7 @@ fn narrowing_a_call_lifts_no_protection() {
     for resolver in RESOLVERS {
         let guard = tree.guard(resolver);
         let contain = |narrowed: &str, access| {
-            let claim = Claim { argument: "path", path: Some("a.md".to_owned()), access };
+            let claim = Claim::new("path", Some("a.md".to_owned()), access);
             guard.contain(&[claim], None, Some(&[tree.root.join(narrowed)]))
         };
         let contained = contain(".claude/agents/x", EDIT).unwrap();

@@ -100,11 +100,7 @@ fn ruled(place: &Place, call: Call, profile: Profile, written: &[&str]) -> Rulin
     let claims: Vec<Claim> = call
         .paths
         .iter()
-        .map(|path| Claim {
-            argument: "path",
-            path: Some((*path).to_owned()),
-            access: call.access.unwrap(),
-        })
+        .map(|path| Claim::new("path", Some((*path).to_owned()), call.access.unwrap()))
         .collect();
     let contained = || {
         let contained = place.guard.contain(&claims, None, None).unwrap();
@@ -238,7 +234,7 @@ fn a_narrowed_call_is_meant_where_it_was_before() {
     let place = place();
     let rules = Rules { rules: vec![Arc::new(rule("deny paths=secret/**"))], ..Rules::default() };
     let rules = place.guard.anchored(rules).unwrap();
-    let claim = Claim { argument: "path", path: Some("d.key".into()), access: Access::Read };
+    let claim = Claim::new("path", Some("d.key".into()), Access::Read);
     let narrowed = [place.root.join("secret")];
     let contained = place.guard.contain(&[claim], None, Some(&narrowed)).unwrap();
     let facts = Facts::OBSERVES;
@@ -288,7 +284,7 @@ fn moves_docs(place: &Place) -> Contained {
     let write = Access::Write { parents: false, links: Links::Itself };
     let claims = [("source", "docs", Access::Move), ("destination", "papers", write)];
     let claims =
-        claims.map(|(argument, path, access)| Claim { argument, path: Some(path.into()), access });
+        claims.map(|(argument, path, access)| Claim::new(argument, Some(path.into()), access));
     place.guard.contain(&claims, None, None).unwrap()
 }
 
@@ -368,7 +364,7 @@ fn what_is_held_back_is_not_found_beneath_a_directory() {
         let place = place();
         let rules = written.iter().map(|written| Arc::new(rule(written))).collect();
         let rules = place.guard.anchored(Rules { rules, ..Rules::default() }).unwrap();
-        let claim = Claim { argument: "path", path: None, access: Access::Search };
+        let claim = Claim::new("path", None, Access::Search);
         let contained = place.guard.contain(&[claim], None, None).unwrap();
         let facts = Facts::OBSERVES;
         let case =
@@ -448,8 +444,7 @@ fn rules_by_path_hold_beneath_a_root_with_any_name() {
                 }
                 other => panic!("{root:?}: {other:?}"),
             };
-            let claim =
-                Claim { argument: "path", path: Some("secret/k".into()), access: Access::Read };
+            let claim = Claim::new("path", Some("secret/k".into()), Access::Read);
             let contained = guard.contain(&[claim], None, None).unwrap();
             let case = Case {
                 tool: "Read",

@@ -574,7 +574,7 @@ fn call(place: &TempDir, text: &str, rules: &Rules) -> Judged {
 
 fn called(place: &TempDir, text: &str, has_terminal: bool, rules: &Rules) -> Judged {
     let (guard, _) = guarded(place.path());
-    let claim = Claim { argument: "cwd", path: None, access: Access::Search };
+    let claim = Claim::new("cwd", None, Access::Search);
     let command = Command {
         argument: "command",
         line: shell(text),

@@ -167,7 +167,7 @@ pub(crate) fn contain(
     path: &str,
     access: Access,
 ) -> Result<Contained, ToolError> {
-    let claim = Claim { argument: "path", path: Some(path.to_owned()), access };
+    let claim = Claim::new("path", Some(path.to_owned()), access);
     guard.contain(&[claim], None, None)
 }
 

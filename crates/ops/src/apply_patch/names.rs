@@ -204,16 +204,9 @@ impl EntryNames {
     /// Returns one claim for each name, in order, then one for each unused name.
     pub(super) fn claims(&self, args: &ApplyPatchArgs) -> Vec<Claim> {
         let named = if args.path.is_some() { "path" } else { "patch" };
-        let claim = |name: &EntryName| Claim {
-            argument: named,
-            path: Some(name.path.clone()),
-            access: name.access(args),
-        };
-        let look = |path: &String| Claim {
-            argument: named,
-            path: Some(path.clone()),
-            access: Access::Read,
-        };
+        let claim =
+            |name: &EntryName| Claim::new(named, Some(name.path.clone()), name.access(args));
+        let look = |path: &String| Claim::new(named, Some(path.clone()), Access::Read);
         self.names.iter().map(claim).chain(self.unused.iter().map(look)).collect()
     }
 }

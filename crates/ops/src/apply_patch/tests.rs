@@ -30,11 +30,8 @@ fn found(world: &MemoryWorld, paths: &[&str]) -> Vec<(String, String)> {
         let meta = world.meta(path)?;
         let text = match meta.kind {
             sinew_tool::FileKind::Symlink => {
-                let claim = Claim {
-                    argument: "patch",
-                    path: Some((*path).to_owned()),
-                    access: sinew_tool::Access::Inspect,
-                };
+                let claim =
+                    Claim::new("patch", Some((*path).to_owned()), sinew_tool::Access::Inspect);
                 let cx = world.context(vec![claim], false).expect("a context");
                 let target = cx.world.files.link(sinew_tool::Slot(0)).expect("a link");
                 format!("-> {}", String::from_utf8_lossy(&target))
