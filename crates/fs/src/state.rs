@@ -33,6 +33,14 @@ impl StateDir {
         &self.0
     }
 
+    /// Creates a directory in it that only the user can enter, unless it exists.
+    pub fn make_directory(&self, name: &str) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(self.0.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+    }
+
     /// Returns the path of the ledger's database.
     pub fn database(&self) -> PathBuf {
         self.0.join("sinew.db")

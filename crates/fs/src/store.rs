@@ -170,18 +170,23 @@ impl Store {
 
     /// Opens the directory of the outputs; creates it with a `.gitignore` that keeps them out of git.
     fn open_outputs(&self) -> Result<OwnedFd, Errno> {
+        if self.directory == OWN {
+            return directory(&own_directory(&self.roots)?, c"tool-output");
+        }
         let root = self.roots.first().ok_or(Errno::NOENT)?;
         let name = CString::new(self.directory).map_err(|_| Errno::INVAL)?;
-        let parent = directory(&root.handle, &name)?;
-        if self.directory == OWN {
-            ignore_all(&parent)?;
-        }
-        let outputs = directory(&parent, c"tool-output")?;
-        if self.directory != OWN {
-            ignore_all(&outputs)?;
-        }
+        let outputs = directory(&directory(&root.handle, &name)?, c"tool-output")?;
+        ignore_all(&outputs)?;
         Ok(outputs)
     }
+}
+
+/// Opens `.sinew/` of the first root; creates it with a `.gitignore` that keeps it out of git.
+pub fn own_directory(roots: &Roots) -> Result<OwnedFd, Errno> {
+    let root = roots.first().ok_or(Errno::NOENT)?;
+    let own = directory(&root.handle, c".sinew")?;
+    ignore_all(&own)?;
+    Ok(own)
 }
 
 /// Returns whether a bounded store takes another output.

@@ -139,6 +139,9 @@ impl Guard {
         slot: Slot,
         in_the_way: InTheWay<'_>,
     ) -> Result<(FileTarget, Place), FileError> {
+        if let Some(scope) = claim.memory {
+            return self.contain_memory(roots, claim, scope, slot);
+        }
         let links = claim.access.links();
         let mut place = match &claim.path {
             Some(written) => {
@@ -260,7 +263,5 @@ fn about(claim: &Claim, cwd: &Path, error: FileError) -> ToolError {
         Some(written) => written.clone(),
         None => cwd.to_string_lossy().into_owned(),
     };
-    let error = error.about(&shown);
-    let message = format!("argument `{}`: {}", claim.argument, error.message);
-    ToolError { message: message.into(), ..error }
+    claim.about(error.about(&shown))
 }

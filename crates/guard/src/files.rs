@@ -203,6 +203,9 @@ impl GuardedFiles {
         if matches!(place.spot, Spot::Gone) {
             return Err(FileError::Missing);
         }
+        if let Some(scope) = target.claim.memory {
+            self.guard.prepare_memory(scope)?;
+        }
         if place.orphan && place.parent().is_err() {
             return Err(FileError::NoParent);
         }

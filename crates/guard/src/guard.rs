@@ -63,6 +63,8 @@ pub struct GuardSettings {
     pub journals: Option<JournalSettings>,
     /// The checkpoints of changes, if the settings of the file tools ask for them.
     pub checkpoints: Option<Arc<Checkpoints>>,
+    /// The real path of the state directory, in which the user's memory file is; `None` has no such file.
+    pub user_state: Option<PathBuf>,
     /// How pages are fetched; `None` fetches none.
     pub web: Option<WebSettings>,
 }
@@ -102,6 +104,7 @@ impl GuardSettings {
             knowledge: Arc::default(),
             journals: None,
             checkpoints: None,
+            user_state: None,
             web: None,
         }
     }
@@ -139,6 +142,7 @@ pub(crate) struct Shared {
     pub(crate) knowledge: Arc<KnowledgeBase>,
     pub(crate) journals: Option<JournalSettings>,
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
+    pub(crate) user_state: Option<PathBuf>,
     #[cfg(feature = "web")]
     pub(crate) web: Option<Arc<crate::net::Web>>,
     pub(crate) deferred_close: Arc<DeferredClose>,
@@ -169,6 +173,7 @@ impl Guard {
             knowledge: settings.knowledge,
             journals: settings.journals,
             checkpoints: settings.checkpoints,
+            user_state: settings.user_state,
             #[cfg(feature = "web")]
             web: settings.web.map(|settings| Arc::new(crate::net::Web::new(settings))),
             deferred_close: Arc::default(),
@@ -342,9 +347,10 @@ impl Guard {
     /// Returns whether a call with these roots may name a real path, to inspect it.
     pub(crate) fn may_name(&self, roots: &Roots, real: &Path) -> bool {
         let named = self.shared.roots.named(real);
-        roots.holding(real).is_some()
+        let is_in_roots = roots.holding(real).is_some()
             && rules::check_own(named, Access::Inspect).is_ok()
-            && self.rules.check(real).is_ok()
+            && self.rules.check(real).is_ok();
+        is_in_roots || self.may_name_memory(roots, real)
     }
 
     /// Returns a judge of names by the path rules alone.

@@ -16,6 +16,7 @@ mod files;
 mod guard;
 mod host_files;
 mod list;
+mod memory;
 mod moving;
 #[cfg(feature = "web")]
 mod net;

@@ -47,6 +47,8 @@ pub(crate) struct Restoring {
     states: States,
     /// The operations that each act stands for.
     operations: &'static [(RestoreAct, &'static [&'static str])],
+    /// The operations that change memory files.
+    of_memory: &'static [&'static str],
     /// Prevents garbage collection until the call ends.
     _held: Held,
 }
@@ -70,8 +72,12 @@ impl Restoring {
             let step = self.plan.steps.iter().find(|step| step.slot == Some(file.slot));
             let Some(act) = step.map(|step| step.act) else { continue };
             let known = self.operations.iter().find(|(known, _)| *known == act);
+            let operations = match file.claim.memory {
+                Some(_) => self.of_memory,
+                None => known.map(|(_, operations)| *operations).unwrap_or_default(),
+            };
             let at_path = Targets { files: vec![file.clone()], ..Targets::default() };
-            for operation in known.map(|(_, operations)| *operations).unwrap_or_default() {
+            for operation in operations {
                 let case = Case { tool: operation, operation, ..*case };
                 let Some(held) = rule::held(rules, &case, &at_path, None) else { continue };
                 if strongest.as_ref().is_none_or(|strongest| strongest.verdict < held.verdict) {
@@ -131,6 +137,7 @@ impl Guard {
                     plan: told,
                     states,
                     operations,
+                    of_memory: restore.of_memory,
                     _held: held,
                 }));
             }
@@ -139,7 +146,7 @@ impl Guard {
                 if let Some(access) = access(step.act) {
                     step.slot = Some(Slot(claims.len()));
                     let path = written(&step.path)?;
-                    claims.push(Claim::new(restore.argument, Some(path), access));
+                    claims.push(self.claim_on(restore.argument, path, access));
                 }
             }
             let cleared: Vec<PathBuf> = told
@@ -160,6 +167,7 @@ impl Guard {
                     plan: told,
                     states,
                     operations,
+                    of_memory: restore.of_memory,
                     _held: held,
                 }));
             }
@@ -189,7 +197,7 @@ impl Guard {
             history = checkpoints.history(id, scope)?;
         }
         if let Some(path) = &restore.path {
-            let one = self.contain(&[looking(restore, path.clone())], cwd, narrowed)?;
+            let one = self.contain(&[self.looking(restore, path.clone())], cwd, narrowed)?;
             let real = one.targets().files.first().map(|target| target.path.clone());
             history.retain(|path| real.as_ref().is_some_and(|real| path.starts_with(real)));
         }
@@ -217,7 +225,7 @@ impl Guard {
         let mut looks = BTreeMap::new();
         let mut claims = Vec::new();
         for path in paths {
-            let claim = looking(restore, written(path)?);
+            let claim = self.looking(restore, written(path)?);
             match self.contain(std::slice::from_ref(&claim), cwd, narrowed) {
                 Ok(one) => {
                     let about = |error: FileError| error.about(&path.to_string_lossy());
@@ -239,6 +247,10 @@ impl Guard {
             }
         }
         Ok((looks, self.contain(&claims, cwd, narrowed)?))
+    }
+
+    fn looking(&self, restore: &Restore, path: String) -> Claim {
+        self.claim_on(restore.argument, path, Access::Inspect)
     }
 }
 
@@ -272,10 +284,6 @@ fn check_emptied(plan: &Plan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), Too
         }
     }
     Ok(())
-}
-
-fn looking(restore: &Restore, path: String) -> Claim {
-    Claim::new(restore.argument, Some(path), Access::Inspect)
 }
 
 /// Returns a real path as the text of a claim.

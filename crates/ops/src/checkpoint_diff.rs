@@ -68,6 +68,7 @@ impl Operation for CheckpointDiff {
             force: false,
             looks: true,
             operations: &[],
+            of_memory: &[],
         })
     }
 

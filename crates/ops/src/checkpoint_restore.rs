@@ -150,6 +150,7 @@ impl Operation for CheckpointRestore {
             force: args.force,
             looks: args.dry_run,
             operations: OPERATIONS,
+            of_memory: &[],
         })
     }
 

@@ -117,6 +117,11 @@ impl PathRules {
                 "it holds secrets by its name; `run.show` lists what may be seen all the same",
             )));
         }
+        self.check_globs(real)
+    }
+
+    /// Rejects a real path that a glob of `deny_paths` names.
+    pub fn check_globs(&self, real: &Path) -> Result<(), FileError> {
         match self.deny.as_ref().and_then(|deny| deny.first_match(real)) {
             Some(glob) => {
                 Err(FileError::Denied(format!("the glob `{glob}` of `deny_paths` denies it")))

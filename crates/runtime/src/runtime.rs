@@ -391,6 +391,7 @@ pub struct Builder {
     commands: Option<CommandSettings>,
     web: Option<WebSettings>,
     journals: Option<JournalSettings>,
+    user_state: Option<PathBuf>,
     checkpoints: Option<Arc<Checkpoints>>,
     rules: Rules,
     asking: Asking,
@@ -417,6 +418,7 @@ impl Builder {
             commands: None,
             web: None,
             journals: None,
+            user_state: None,
             checkpoints: None,
             rules: Rules::default(),
             asking: Asking::default(),
@@ -494,6 +496,14 @@ impl Builder {
     #[must_use]
     pub fn journals(mut self, settings: JournalSettings) -> Self {
         self.journals = Some(settings);
+        self
+    }
+
+    /// Sets the user's state directory, by its real path; it holds the memory file of the user. Without it there is
+    /// none. [`Builder::deny`] keeps other tools out of the directory.
+    #[must_use]
+    pub fn user_state(mut self, path: impl Into<PathBuf>) -> Self {
+        self.user_state = Some(path.into());
         self
     }
 
@@ -602,6 +612,7 @@ impl Builder {
         let may_store = self.store && may_change;
         let guard = Guard::open(GuardSettings {
             journals: self.journals.filter(|_| may_change),
+            user_state: self.user_state,
             checkpoints: self.checkpoints,
             denied: self.denied,
             resolver: self.resolver,

@@ -16,7 +16,7 @@ mod tree;
 
 pub use commands::{COMMAND_ROWS, Scripted, finished};
 pub use golden::golden;
-pub use memory::{MemoryWorld, ROOT, call};
+pub use memory::{MemoryWorld, ROOT, USER_MEMORY, call};
 pub use pages::Pages;
 pub use shared::{OnDrop, access_list};
 pub use skills::MemorySkills;

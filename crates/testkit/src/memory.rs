@@ -31,9 +31,9 @@ use serde_json::Value;
 use sinew_tool::sync::lock;
 use sinew_tool::{
     Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings, FileState,
-    FileTarget, Host, Kind, Memo, NoCheckpoints, NoProcesses, NoSkills, NoTools, Prepared, Preview,
-    Processes, Progress, Reply, SearchClaim, Shaping, SkillIndex, Slot, Stamp, Targets, Tool,
-    ToolError, UrlClaim, UrlTarget, World,
+    FileTarget, Host, Kind, Links, Memo, MemoryScope, NoCheckpoints, NoProcesses, NoSkills,
+    NoTools, Prepared, Preview, Processes, Progress, Reply, SearchClaim, Shaping, SkillIndex, Slot,
+    Stamp, Targets, Tool, ToolError, UrlClaim, UrlTarget, World,
 };
 
 use crate::knowledge::{CallKnowledge, MemoryKnowledge};
@@ -43,6 +43,9 @@ use files::MemoryFiles;
 
 /// The root and working directory of every memory world.
 pub const ROOT: &str = "/root-of-test";
+
+/// The user's memory file. Everything is beneath the root here, so this is too.
+pub const USER_MEMORY: &str = ".user/MEMORY.md";
 
 /// The seconds since 1970 at which files are made; each is one second younger than the one before.
 const BORN: i64 = 1_700_000_000;
@@ -208,6 +211,9 @@ impl MemoryWorld {
 
     fn place(&self, tree: &Tree, claim: &Claim) -> Result<Place, FileError> {
         let links = claim.access.links();
+        if let Some(scope) = claim.memory {
+            return memory_place(tree, scope, links);
+        }
         let written = claim.path.as_deref().unwrap_or(".");
         check_spelling(Path::new(written))?;
         tree.resolve(&Path::new(ROOT).join(written), links)
@@ -320,6 +326,21 @@ impl MemoryWorld {
     }
 }
 
+/// Resolves a memory file; no link is followed on the way.
+fn memory_place(tree: &Tree, scope: MemoryScope, links: Links) -> Result<Place, FileError> {
+    let path = absolute(match scope {
+        MemoryScope::Project => ".sinew/MEMORY.md",
+        MemoryScope::User => USER_MEMORY,
+    });
+    let links = if links == Links::Follow { Links::Refuse } else { links };
+    let denied = || FileError::Denied(String::from("a symbolic link is on the way"));
+    match tree.resolve(&path, links) {
+        Err(FileError::Link) => Err(denied()),
+        Ok(place) if place.real != path => Err(denied()),
+        other => other,
+    }
+}
+
 fn absolute(path: &str) -> PathBuf {
     Path::new(ROOT).join(path)
 }
@@ -383,7 +404,7 @@ impl Clock for MemoryClock {
 
 #[cfg(test)]
 mod tests {
-    use sinew_tool::{Access, Expect, Links};
+    use sinew_tool::{Access, Expect};
 
     use super::*;
 

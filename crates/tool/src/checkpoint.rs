@@ -26,6 +26,8 @@ pub struct Restore {
     pub looks: bool,
     /// The operations behind each act: a rule that denies one of them denies the act.
     pub operations: &'static [(RestoreAct, &'static [&'static str])],
+    /// The operations that change memory files: a rule that denies one of them denies each act there.
+    pub of_memory: &'static [&'static str],
 }
 
 /// The state of a path.

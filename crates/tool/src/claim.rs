@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::slot::Slot;
 use crate::world::{FileKind, FileMeta};
-use crate::{CommandTarget, Host, SearchTarget, UrlTarget};
+use crate::{CommandTarget, Host, SearchTarget, ToolError, UrlTarget};
 
 /// The access that a call requests to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,28 @@ pub enum Links {
     Itself,
 }
 
+crate::word_enum! {
+    /// Whose memory file (`MEMORY.md`) a call means.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub enum MemoryScope {
+        /// That of the first root.
+        #[default]
+        Project = "project",
+        /// That of the user, outside of the roots.
+        User = "user",
+    }
+}
+
+impl MemoryScope {
+    /// Returns the file as messages name it: a path outside of the roots is not shown.
+    pub fn shown(self) -> &'static str {
+        match self {
+            Self::Project => ".sinew/MEMORY.md",
+            Self::User => "the user's MEMORY.md",
+        }
+    }
+}
+
 /// A path of a call before containment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
@@ -71,12 +93,28 @@ pub struct Claim {
     pub path: Option<String>,
     /// The requested access.
     pub access: Access,
+    /// The memory file that the claim means instead of its path.
+    pub memory: Option<MemoryScope>,
 }
 
 impl Claim {
     /// Returns a claim on a path beneath the roots.
     pub fn new(argument: &'static str, path: Option<String>, access: Access) -> Self {
-        Self { argument, path, access }
+        Self { argument, path, access, memory: None }
+    }
+
+    /// Returns a claim on a memory file, which no argument names by a path.
+    pub fn on_memory(scope: MemoryScope, access: Access) -> Self {
+        Self { argument: "", path: Some(scope.shown().to_owned()), access, memory: Some(scope) }
+    }
+
+    /// Returns the error of the claim for the model, with its argument if one names the path.
+    pub fn about(&self, error: ToolError) -> ToolError {
+        if self.memory.is_some() {
+            return error;
+        }
+        let message = format!("argument `{}`: {}", self.argument, error.message);
+        ToolError { message: message.into(), ..error }
     }
 }
 

@@ -53,7 +53,7 @@ pub use checkpoint::{
     CheckpointInfo, CheckpointQuery, Checkpoints, NoCheckpoints, PathChange, Restore, RestoreAct,
     RestoreConflict, RestorePlan, RestoreStep, Was,
 };
-pub use claim::{Access, Claim, FileState, FileTarget, Links, Targets};
+pub use claim::{Access, Claim, FileState, FileTarget, Links, MemoryScope, Targets};
 pub use content_hash::ContentHash;
 pub use dialect::{Conventions, CutText, Dialect, ForeignNames, Outputs};
 pub use error::{Kind, ToolError};

@@ -174,8 +174,7 @@ pub(crate) fn about(cwd: &Path, target: &FileTarget, error: FileError) -> ToolEr
         Some(written) => error.about(written),
         None => error.about(&shown(cwd, &target.path)),
     };
-    let message = format!("argument `{}`: {}", target.claim.argument, error.message);
-    ToolError { message: message.into(), ..error }
+    target.claim.about(error)
 }
 
 /// Returns the display form of a path, relative to a directory that contains it.

@@ -16,6 +16,7 @@ mod knowledge;
 mod leftover;
 mod list;
 mod memory;
+mod memory_file;
 mod moving;
 mod protect;
 mod race;
