@@ -22,8 +22,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = [
     "Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash",
-    "BashOutput", "KillShell", "Terminal", "WebFetch", "WebSearch", "CheckpointList",
-    "CheckpointRestore",
+    "BashOutput", "KillShell", "Terminal", "WebFetch", "WebSearch", "MemoryRead",
+    "MemoryWrite", "CheckpointList", "CheckpointRestore",
 ]
 
 # The home of whoever runs the suites: what is installed there, `name_home` hides.

@@ -33,6 +33,8 @@ CALLS = [
     ("Terminal", ["command=echo shown", "timeout=20000"], "shown"),
     ("WebFetch", [f"url={PAGE}"], "# Heading"),
     ("WebSearch", ["query=some words"], "1. Found"),
+    ("MemoryWrite", ["content=The build needs protoc."], "created .sinew/MEMORY.md"),
+    ("MemoryRead", ["query=BUILD"], "The build needs protoc."),
     ("CheckpointList", [], "created  p.txt"),
     ("CheckpointRestore", ["id=c4", "dry_run=true"], "remove  p.txt"),
 ]

@@ -84,7 +84,7 @@ async def looks(client, root, way):
         equal([tool["name"] for tool in tools], checks.TOOLS)
         for tool in tools:
             equal(tool["inputSchema"]["type"], "object", tool["name"])
-            looks_only = tool["name"] in ("Read", "Glob", "Grep", "List", "CheckpointList")
+            looks_only = tool["name"] in ("Read", "Glob", "Grep", "List", "MemoryRead", "CheckpointList")
             equal(tool["annotations"]["readOnlyHint"], looks_only, tool["name"])
     with check(f"{way}: Read gives every file of the repository as it is"):
         n_read = 0
@@ -242,6 +242,11 @@ async def runs(client, root, way):
         contains(checks.text(found), "searxng found 1 result", "q=some%20words", PAGE)
         shown = await good(client, "Terminal", {"command": "echo shown", "timeout": 20_000})
         contains(checks.text(shown), "shown\n", "exit code 0")
+    with check(f"{way}: a note is written and found"):
+        noted = await good(client, "MemoryWrite", {"content": f"Noted by {way}."})
+        contains(checks.text(noted), ".sinew/MEMORY.md")
+        found = await good(client, "MemoryRead", {"query": f"noted BY {way}"})
+        contains(checks.text(found), f"Noted by {way}.")
 
 
 async def at_once(client, root, way):

@@ -483,6 +483,9 @@ pub struct ToolsOptions {
     /// `[tools.fs]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fs: Option<FsOptions>,
+    /// `[tools.memory]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryOptions>,
     /// `[tools.policy]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyOptions>,
@@ -664,6 +667,15 @@ pub struct FsOptions {
     /// most 512 KiB. Default: 256 KiB whatever the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window_tokens: Option<u64>,
+}
+
+/// `[tools.memory]`: `MEMORY.md`, in which sessions leave notes for later ones.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryOptions {
+    /// The most bytes of a memory file, to read and to write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
 }
 
 /// `[tools.policy]`: tools by name, with `*`; a name stands for its operation in every dialect. A

@@ -462,6 +462,17 @@ fn command_timeout(options: &Options) -> Result<Option<i64>, ConfigError> {
     }
 }
 
+/// Returns the configured size limit of memory files.
+fn memory_limit(options: &Options) -> Result<Option<u64>, ConfigError> {
+    let memory = options.tools.as_ref().and_then(|tools| tools.memory.as_ref());
+    match memory.and_then(|memory| memory.max_bytes) {
+        Some(0) => {
+            Err(ConfigError(String::from("`tools.memory.max_bytes` must be at least 1, not `0`")))
+        }
+        max_bytes => Ok(max_bytes),
+    }
+}
+
 fn profile(options: &Options) -> Result<Profile, ConfigError> {
     let written = options.profile.as_deref();
     let profile = written.map(|word| {
@@ -548,6 +559,7 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
         grep_limit: files.grep_limit.unwrap_or(base.grep_limit),
         list_limit: files.list_limit.unwrap_or(base.list_limit),
         search_timeout_ms: files.search_timeout_ms.unwrap_or(base.search_timeout_ms),
+        max_memory_bytes: memory_limit(options)?.unwrap_or(base.max_memory_bytes),
         command_timeout_s: command_timeout(options)?.or(base.command_timeout_s),
     })
 }
@@ -602,6 +614,7 @@ mod tests {
             ("[metrics]\ninterval_s = 86401", "`metrics.interval_s`"),
             ("[trace]\nfile = \"x.jsonl\"", "`trace.file`"),
             ("[files]\nglob_limit = 0", "`files.glob_limit`"),
+            ("[tools.memory]\nmax_bytes = 0", "`tools.memory.max_bytes`"),
             ("[run]\nsandbox = \"box\"", "`run.sandbox`"),
             ("[run]\nrequire_sandbox = \"auto\"", "`run.require_sandbox`"),
             ("[run]\nsandbox = \"none\"\nrequire_sandbox = \"landlock\"", "`run.sandbox`"),

@@ -1,4 +1,4 @@
-//! The dialect of clawft: its four file tools, `exec_shell` and `spawn`.
+//! The dialect of clawft: its four file tools, `exec_shell`, `spawn`, the two of the web and the two of the memory.
 //!
 //! Results are JSON objects of at most 64 KiB. An error is an object with `error` alone, whose text starts
 //! with the error kind. An exit code other than 0 is a result.
@@ -12,6 +12,8 @@
 //!   for a command also with `output_path`, where its whole output is kept.
 //! - The text of a reply is its JSON object alone. What the sandbox refused ends `stderr`; other notes are in
 //!   `_meta` (`sinew/meta`, `notes`).
+//! - The memory is `.sinew/MEMORY.md` of the project, not a file of the user. It has a size limit. A query
+//!   matches paragraphs by its words, the best first, and beyond 20 of them only `count` has the others.
 //! - Files in other encodings than UTF-8 keep theirs. An edit refuses an empty text; a failed match tries
 //!   other line endings and shows the most similar text. Changes are atomic.
 //! - No path leaves the roots, whether or not its target exists. Symlink entries are not followed.
@@ -20,6 +22,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
+use sinew_ops::memory_read::{self, MemoryReadArgs, MemoryReadOut};
+use sinew_ops::memory_write::{self, MemoryMode};
 use sinew_ops::web_fetch::{self, WebContent};
 use sinew_ops::web_search::{self, WebSearchArgs, WebSearchOut};
 use sinew_ops::{edit, list, read, write};
@@ -48,6 +52,8 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         EDIT_FILE.tool(),
         LIST_DIRECTORY.tool(),
         EXEC_SHELL.tool(),
+        MEMORY_READ.tool(),
+        MEMORY_WRITE.tool(),
         WEB_SEARCH.tool(),
         WEB_FETCH.tool(),
         SPAWN.tool(),
@@ -94,6 +100,8 @@ pub const MAX_TIMEOUT_S: i64 = 300;
 /// Output below this size is shown whole: each byte takes up to six in JSON.
 const STORE_ABOVE: (&str, Preset) = ("store_above_bytes", Preset::Int(9 * 1024));
 
+/// What is said where nothing was written yet.
+const NO_MEMORY: &str = "No memory yet";
 /// More entries than fit in a result.
 const MAX_ENTRIES: usize = 2_000;
 
@@ -190,13 +198,20 @@ fn read_file(args: &read::ReadArgs, out: read::ReadOut) -> Reply {
 
 fn read_text(lines: &sinew_ops::LineWindow) -> Reply {
     let content = lines.plain();
+    let is_whole = !lines.truncated && !lines.cuts_lines();
+    content_within(&content, is_whole, lines.bytes)
+}
+
+/// Returns the result object of a text; one that is longer than a result may be, or is not whole, has what fits.
+fn content_within(content: &str, is_whole: bool, n_bytes: u64) -> Reply {
     let whole = json!({ "content": content });
-    if !lines.truncated && !lines.cuts_lines() && whole.to_string().len() <= BOUND.max_bytes {
+    if is_whole && whole.to_string().len() <= BOUND.max_bytes {
         return Reply::json(whole);
     }
-    let cut = |content: &str| json!({ "content": content, "truncated": true, "original_bytes": lines.bytes });
+    let cut =
+        |content: &str| json!({ "content": content, "truncated": true, "original_bytes": n_bytes });
     let room = BOUND.max_bytes.saturating_sub(cut("").to_string().len());
-    let mut reply = Reply::json(cut(end::within_json(&content, room)));
+    let mut reply = Reply::json(cut(end::within_json(content, room)));
     reply.meta.truncated = true;
     reply
 }
@@ -326,6 +341,79 @@ fn web_fetched(out: &web_fetch::WebFetchOut) -> Reply {
     reply.meta.truncated = is_cut || out.response.is_cut;
     reply
 }
+
+const MEMORY_READ: Row<memory_read::MemoryRead> = Row {
+    name: "memory_read",
+    description: "Read from MEMORY.md with optional paragraph-level search.",
+    params: &[Param::optional(
+        "query",
+        "query",
+        ParamKind::String,
+        "Search query to filter paragraphs",
+    )],
+    bound: BOUND,
+    fail: |error, _| fail(error),
+    ..Row::<memory_read::MemoryRead>::shaped(|args, out, _| memory_content(args, &out))
+};
+
+/// Returns the result object of `memory_read`; a text or list is cut to the limit of results.
+fn memory_content(args: &MemoryReadArgs, out: &MemoryReadOut) -> Reply {
+    match (out, args.words()) {
+        (MemoryReadOut::Missing, Some(query)) => {
+            Reply::json(json!({ "query": query, "matches": [], "count": 0, "message": NO_MEMORY }))
+        }
+        (MemoryReadOut::Missing, None) => {
+            Reply::json(json!({ "content": "", "message": NO_MEMORY }))
+        }
+        (MemoryReadOut::Whole(content), _) => content_within(content, true, content.len() as u64),
+        (MemoryReadOut::Found(found), query) => {
+            let object = |n_shown: usize| {
+                let shown = found.shown.get(..n_shown).unwrap_or_default();
+                let mut object = json!({ "query": query, "matches": shown, "count": found.n_all });
+                if let (true, Some(fields)) = (n_shown < found.n_all, object.as_object_mut()) {
+                    fields.insert(String::from("truncated"), Value::Bool(true));
+                }
+                object
+            };
+            let fits = |n: &usize| object(*n).to_string().len() <= BOUND.max_bytes;
+            let n_shown = (0..=found.shown.len()).rev().find(fits).unwrap_or(0);
+            let mut reply = Reply::json(object(n_shown));
+            reply.meta.truncated = n_shown < found.n_all;
+            reply
+        }
+    }
+}
+
+const MEMORY_WRITE: Row<memory_write::MemoryWrite> = Row {
+    name: "memory_write",
+    description: "Write to MEMORY.md in append or overwrite mode.",
+    params: &[
+        Param::required("content", "content", ParamKind::String, "Content to write"),
+        Param::optional(
+            "mode",
+            "mode",
+            memory_write::MODES,
+            "\"append\" (default) or \"overwrite\"",
+        )
+        .or(Preset::Str("append")),
+    ],
+    bound: BOUND,
+    fail: |error, _| fail(error),
+    ..Row::<memory_write::MemoryWrite>::shaped(|args, out, shaping| {
+        let did = match args.mode {
+            MemoryMode::Append => "Appended to",
+            MemoryMode::Overwrite => "Overwrote",
+        };
+        let more = match out.has_unread {
+            true => "; it has entries of others that you have not read",
+            false => "",
+        };
+        Reply::json(json!({
+            "message": format!("{did} MEMORY.md ({} bytes){more}", out.n_bytes),
+            "path": shaping.shown(&out.path),
+        }))
+    })
+};
 
 const WEB_SEARCH: Row<web_search::WebSearch> = Row {
     name: "web_search",

@@ -10,14 +10,28 @@ use crate::tools;
 const FAMILIES: &[(&str, &[&str])] =
     &[("Edit", &["Edit", "MultiEdit"]), ("Read", &["Read", "ReadMany"])];
 
+/// Names of other programs for several operations, which no tool has.
+const GROUPS: &[(&str, &[&str])] = &[("memory", &["MemoryRead", "MemoryWrite"])];
+
 /// Operations that can do what another one does and more. Deny rules extend to them; allow rules do not.
 ///
 /// Moving and creating write names too. Find lists all names of Glob and List. Failed changes, previews,
-/// searches and checkpoints reveal content, so they count as reads. Terminals run commands.
+/// searches and checkpoints reveal content, so they count as reads; so does the memory. Terminals run commands.
 const STRONGER: &[(&str, &[&str])] = &[
     ("Edit", &["ApplyPatch"]),
-    ("Write", &["ApplyPatch", "MakeDirectory", "Move"]),
-    ("Read", &["ApplyPatch", "CheckpointDiff", "CheckpointRestore", "Edit", "Grep", "MultiEdit"]),
+    ("Write", &["ApplyPatch", "MakeDirectory", "MemoryWrite", "Move"]),
+    (
+        "Read",
+        &[
+            "ApplyPatch",
+            "CheckpointDiff",
+            "CheckpointRestore",
+            "Edit",
+            "Grep",
+            "MemoryRead",
+            "MultiEdit",
+        ],
+    ),
     ("Bash", &["Terminal"]),
     ("Glob", &["Find"]),
     ("List", &["Find"]),
@@ -41,12 +55,16 @@ pub fn operations(names: &[String]) -> Vec<String> {
     let mut operations = BTreeSet::new();
     for name in names {
         // `*` alone covers every tool.
+        if let Some((_, members)) = GROUPS.iter().find(|(group, _)| group == name) {
+            operations.extend(members.iter().map(ToString::to_string));
+        }
         let found: BTreeSet<String> = tools
             .iter()
             .filter(|_| name != "*")
             .filter(|tool| tool_matches(name, tool.name()) || name_matches(name, tool.operation()))
             .map(|tool| tool.operation().to_owned())
             .collect();
+        // A custom tool may have the name of a group.
         if found.is_empty() || name.contains('*') {
             operations.insert(name.clone());
         }
@@ -63,7 +81,8 @@ pub fn operations(names: &[String]) -> Vec<String> {
 
 /// Returns all tool names for rules, of dialects and operations.
 pub fn names() -> BTreeSet<String> {
-    tools().flat_map(|tool| [tool.name().to_owned(), tool.operation().to_owned()]).collect()
+    let names = tools().flat_map(|tool| [tool.name().to_owned(), tool.operation().to_owned()]);
+    names.chain(GROUPS.iter().map(|(group, _)| (*group).to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -75,7 +94,9 @@ mod tests {
         for (names, expected) in [
             (vec!["Write"], vec!["Write"]),
             (vec!["Edit", "Glob"], vec!["Edit", "Glob", "MultiEdit"]),
-            (vec!["browser", "mem*"], vec!["browser", "mem*"]),
+            (vec!["browser", "brow*"], vec!["brow*", "browser"]),
+            (vec!["memory"], vec!["MemoryRead", "MemoryWrite", "memory"]),
+            (vec!["memory_w*"], vec!["MemoryWrite", "memory_w*"]),
             (vec!["*"], vec!["*"]),
             (vec!["Edi*"], vec!["Edi*", "Edit", "MultiEdit"]),
             (vec!["shell_e*"], vec!["Bash", "shell_e*"]),
@@ -90,8 +111,11 @@ mod tests {
     #[test]
     fn what_is_denied_is_denied_by_other_names_too() {
         for (names, expected) in [
-            (vec!["Write"], vec!["ApplyPatch", "MakeDirectory", "Move", "Write"]),
-            (vec!["write_file"], vec!["ApplyPatch", "MakeDirectory", "Move", "Write"]),
+            (vec!["Write"], vec!["ApplyPatch", "MakeDirectory", "MemoryWrite", "Move", "Write"]),
+            (
+                vec!["write_file"],
+                vec!["ApplyPatch", "MakeDirectory", "MemoryWrite", "Move", "Write"],
+            ),
             (vec!["List"], vec!["Find", "List"]),
             (vec!["Edit"], vec!["ApplyPatch", "Edit", "MultiEdit"]),
             (
@@ -102,6 +126,7 @@ mod tests {
                     "CheckpointRestore",
                     "Edit",
                     "Grep",
+                    "MemoryRead",
                     "MultiEdit",
                     "Read",
                     "ReadMany",
@@ -111,7 +136,10 @@ mod tests {
             (vec!["Bash*"], vec!["Bash", "Bash*", "BashOutput", "Terminal"]),
             (vec!["List", "ApplyPatch"], vec!["ApplyPatch", "Find", "List"]),
             (vec!["Edit*"], vec!["ApplyPatch", "Edit", "Edit*", "MultiEdit"]),
-            (vec!["write_f*"], vec!["ApplyPatch", "MakeDirectory", "Move", "Write", "write_f*"]),
+            (
+                vec!["write_f*"],
+                vec!["ApplyPatch", "MakeDirectory", "MemoryWrite", "Move", "Write", "write_f*"],
+            ),
             (
                 vec!["*"],
                 vec![
@@ -123,6 +151,8 @@ mod tests {
                     "Find",
                     "Grep",
                     "MakeDirectory",
+                    "MemoryRead",
+                    "MemoryWrite",
                     "Move",
                     "MultiEdit",
                     "Terminal",

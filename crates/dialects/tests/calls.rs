@@ -12,6 +12,7 @@ use sinew_tool::{Block, Dialect, Exit, LoadedSkill, SearchResult, SkillInfo, Too
 fn world(dialect: &Dialect) -> MemoryWorld {
     let mut settings = (dialect.settings)();
     settings.max_read_bytes = settings.max_read_bytes.map(|_| 2_000);
+    settings.max_memory_bytes = 300;
     let mut world = MemoryWorld::with_settings(settings);
     world.pages = fetched().with_endpoint();
     world.skills = Arc::new(greet());
@@ -54,6 +55,55 @@ fn world(dialect: &Dialect) -> MemoryWorld {
     world
 }
 
+/// Lays out the memory that a deed of the memory tools starts from.
+fn remembered(what: &str, world: &MemoryWorld) {
+    let memory = ".sinew/MEMORY.md";
+    let many = || (0..25).map(|n| format!("note {n}")).collect::<Vec<_>>().join("\n\n");
+    match what {
+        "no memory yet" | "no memory to search yet" => world,
+        "a memory above the limit" => world.file(memory, "x".repeat(301)),
+        "a memory that is no text" => world.file(memory, b"caf\xe9"),
+        "a memory behind a link" => world.link(memory, "../a.rs"),
+        "more paragraphs than are shown" => world.file(memory, many()),
+        _ => world.file(memory, "# Build\n\nIt needs protoc.\n\nTests need a database.\n"),
+    };
+}
+
+/// Deeds of the memory tools, under both of their names.
+fn memories() -> Vec<FileOp> {
+    let read = |what: &'static str, args: Value| {
+        [(what, "MemoryRead", args.clone()), (what, "memory_read", args)]
+    };
+    let write = |what: &'static str, args: Value| {
+        [(what, "MemoryWrite", args.clone()), (what, "memory_write", args)]
+    };
+    let mut all: Vec<FileOp> = [
+        read("all of it", json!({})),
+        read("the best paragraphs first", json!({ "query": "needs PROTOC" })),
+        read("no such word", json!({ "query": "cargo" })),
+        read("more paragraphs than are shown", json!({ "query": "note" })),
+        read("no memory yet", json!({})),
+        read("no memory to search yet", json!({ "query": "protoc" })),
+        read("a memory above the limit", json!({})),
+        read("a memory that is no text", json!({})),
+        read("a memory behind a link", json!({})),
+        read("more words than are searched", json!({ "query": "w ".repeat(33).trim_end() })),
+        write("behind what is there", json!({ "content": "New." })),
+        write("in place of it", json!({ "content": "New.\n", "mode": "overwrite" })),
+        write("no memory yet", json!({ "content": "New." })),
+        write("nothing to note", json!({ "content": "" })),
+        write("another mode", json!({ "content": "New.", "mode": "prepend" })),
+        write("more than a memory holds", json!({ "content": "x".repeat(301) })),
+        write("a memory that would be too large", json!({ "content": "x".repeat(290) })),
+        write("a memory that is no text", json!({ "content": "New.", "mode": "overwrite" })),
+        write("a memory behind a link", json!({ "content": "New." })),
+    ]
+    .concat();
+    all.push(("that of the user", "MemoryRead", json!({ "scope": "user" })));
+    all.push(("that of the user", "MemoryWrite", json!({ "content": "New.", "scope": "user" })));
+    all
+}
+
 /// Reads what later deeds change, where they may change nothing else; one file is left unread.
 fn read_some(dialect: &Dialect, world: &MemoryWorld) {
     for read in (dialect.tools)().iter().filter(|tool| tool.name() == "Read") {
@@ -81,6 +131,7 @@ fn deeds() -> Vec<FileOp> {
         searches_of_the_web(),
         skills(),
         searches_of_tools(),
+        memories(),
     ];
     all.concat()
 }
@@ -665,7 +716,11 @@ fn replies_are_as_they_were() {
         let mut page = format!("Replies of the dialect {}.\n", dialect.name);
         for (what, tool, args) in deeds_of(&tools) {
             let name = tool.name();
-            let reply = call(&world(dialect), tool, args.clone());
+            let world = world(dialect);
+            if tool.operation().starts_with("Memory") {
+                remembered(what, &world);
+            }
+            let reply = call(&world, tool, args.clone());
             let _ = writeln!(page, "\n== {name}: {what}\n{args}");
             let end = match (&reply.error, reply.outcome) {
                 (Some(error), _) => format!("refused: {}", error.kind),

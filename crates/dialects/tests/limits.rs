@@ -56,6 +56,29 @@ fn pages_are_cut() {
     assert_eq!(page["warning"], "Response body truncated at 10485760 bytes");
 }
 
+/// Reads a memory in clawft.
+fn remembered(memory: &str, args: Value) -> Option<Value> {
+    let dialect = sinew_dialects::dialect("clawft")?;
+    let world = MemoryWorld::with_settings((dialect.settings)());
+    world.file(".sinew/MEMORY.md", memory);
+    let tools = (dialect.tools)();
+    let tool = tools.iter().find(|known| known.name() == "memory_read")?;
+    serde_json::from_str(text(&call(&world, tool, args))).ok()
+}
+
+#[test]
+fn memories_are_cut() {
+    let whole = remembered(&"\"".repeat(30_000), json!({})).expect("a memory");
+    assert_eq!(whole.as_object().expect("an object").len(), 1);
+    let cut = remembered(&"\"".repeat(60_000), json!({})).expect("a memory");
+    assert_eq!((&cut["truncated"], &cut["original_bytes"]), (&json!(true), &json!(60_000)));
+    assert!(cut.to_string().len() <= 64 * 1024 && 60 * 1024 < cut.to_string().len());
+    let paragraphs = vec!["a".repeat(10_000); 15].join("\n\n");
+    let found = remembered(&paragraphs, json!({ "query": "a" })).expect("a memory");
+    assert_eq!(found["matches"].as_array().expect("a list").len(), 6);
+    assert_eq!((&found["count"], &found["truncated"]), (&json!(15), &json!(true)));
+}
+
 /// Searches in clawft by an endpoint, or without one.
 fn searched(body: Option<&[u8]>) -> Option<Value> {
     let dialect = sinew_dialects::dialect("clawft")?;

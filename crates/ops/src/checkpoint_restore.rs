@@ -21,6 +21,7 @@ use crate::checkpoint_list;
 use crate::diff::DiffLimits;
 use crate::edit::Edit;
 use crate::make_directory::MakeDirectory;
+use crate::memory_write::MemoryWrite;
 use crate::multi_edit::MultiEdit;
 use crate::states::{self, MAX_COMPARED, Side};
 use crate::write::Write;
@@ -150,7 +151,7 @@ impl Operation for CheckpointRestore {
             force: args.force,
             looks: args.dry_run,
             operations: OPERATIONS,
-            of_memory: &[],
+            of_memory: &[MemoryWrite::NAME],
         })
     }
 

@@ -19,6 +19,8 @@ pub mod info;
 pub mod kill_shell;
 pub mod list;
 pub mod make_directory;
+pub mod memory_read;
+pub mod memory_write;
 pub mod move_path;
 pub mod multi_edit;
 pub mod patch;
@@ -43,6 +45,7 @@ mod line_index;
 mod lines;
 mod loose;
 mod media;
+mod memory;
 mod names;
 mod nearest;
 mod omission;
@@ -84,6 +87,8 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         terminal::NATIVE.tool(),
         web_fetch::NATIVE.tool(),
         web_search::NATIVE.tool(),
+        memory_read::NATIVE.tool(),
+        memory_write::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
         skill::NATIVE.tool(),

@@ -21,6 +21,8 @@ fn catalog_is_short() {
         "Terminal",
         "WebFetch",
         "WebSearch",
+        "MemoryRead",
+        "MemoryWrite",
         "CheckpointList",
         "CheckpointRestore",
         "Skill",

@@ -13,7 +13,7 @@ use sinew_tool::{
     ToolError,
 };
 
-use crate::diff;
+use crate::diff::{self, DiffLimits};
 use crate::edit;
 use crate::omission;
 use crate::source::{self, ContentKind, Whole};
@@ -117,21 +117,7 @@ impl Operation for Write {
             Err(_) => return Preview::Nothing,
         };
         let limits = edit::question_limits(cx);
-        // All new content is shown, and the size of old content that cannot be shown as lines.
-        let gone = match old.len() as u64 {
-            n_bytes if MAX_COMPARED < n_bytes => {
-                Some(format!("[more than {MAX_COMPARED} bytes go]\n"))
-            }
-            n_bytes if source::sniff(&old) != ContentKind::Text => {
-                Some(format!("[{n_bytes} bytes of binary content go]\n"))
-            }
-            _ => None,
-        };
-        let diff = match gone {
-            Some(gone) => gone + &diff::of_contents(&[], new, limits),
-            None => diff::of_contents(&old, new, limits),
-        };
-        Preview::Diff(diff::titled(&shown, created, &diff))
+        Preview::Diff(diff::titled(&shown, created, &replaced(&old, new, limits)))
     }
 
     async fn run(args: &WriteArgs, cx: &Context) -> Result<WriteOut, ToolError> {
@@ -147,6 +133,22 @@ impl Operation for Write {
             bytes_written: written.bytes,
             created: written.created,
         })
+    }
+}
+
+/// Returns the diff of a whole replacement: all new content, and of old content that cannot be shown as lines the
+/// size. The old content was read up to [`MAX_COMPARED`] and one byte more.
+pub(crate) fn replaced(old: &[u8], new: &[u8], limits: DiffLimits) -> String {
+    let gone = match old.len() as u64 {
+        n_bytes if MAX_COMPARED < n_bytes => Some(format!("[more than {MAX_COMPARED} bytes go]\n")),
+        n_bytes if source::sniff(old) != ContentKind::Text => {
+            Some(format!("[{n_bytes} bytes of binary content go]\n"))
+        }
+        _ => None,
+    };
+    match gone {
+        Some(gone) => gone + &diff::of_contents(&[], new, limits),
+        None => diff::of_contents(old, new, limits),
     }
 }
 

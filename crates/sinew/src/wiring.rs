@@ -146,7 +146,7 @@ pub(crate) fn wire(
     }
     builder = added(&settings.dialect).into_iter().fold(builder, Builder::tool);
     if let Some(state) = loaded.state.clone() {
-        builder = builder.commands(commands(loaded, &state));
+        builder = builder.commands(commands(loaded, &state)).user_state(config::real(&state));
         builder = builder.journals(JournalSettings { state, warn: say });
     }
     let helper = Some(loaded.helper.clone());

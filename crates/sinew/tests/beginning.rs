@@ -64,7 +64,7 @@ fn each_vocabulary_is_told_what_to_prefer() {
         (
             &["--dialect", "clawft"],
             &[
-                "There are `read_file`, `write_file`, `edit_file`, `list_directory`, `exec_shell`, `web_search`, `web_fetch` and `spawn`.",
+                "There are `read_file`, `write_file`, `edit_file`, `list_directory`, `exec_shell`, `memory_read`, `memory_write`, `web_search`, `web_fetch` and `spawn`.",
                 "Read and list with `read_file` and `list_directory` rather than `cat` or `ls` in `exec_shell`.",
                 "Change files with `edit_file` rather than rewriting them with `write_file` or `sed` in `exec_shell`.",
             ],

@@ -263,7 +263,7 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 16] = [
+const TOOLS: [&str; 18] = [
     "Read",
     "Write",
     "Edit",
@@ -278,11 +278,13 @@ const TOOLS: [&str; 16] = [
     "Terminal",
     "WebFetch",
     "WebSearch",
+    "MemoryRead",
+    "MemoryWrite",
     "CheckpointList",
     "CheckpointRestore",
 ];
 
-const CORE: [&str; 12] = [
+const CORE: [&str; 14] = [
     "Read",
     "Write",
     "Edit",
@@ -295,6 +297,8 @@ const CORE: [&str; 12] = [
     "KillShell",
     "WebFetch",
     "WebSearch",
+    "MemoryRead",
+    "MemoryWrite",
 ];
 
 #[test]
@@ -335,8 +339,8 @@ fn every_form_of_the_list_holds_every_tool() {
 #[test]
 fn what_is_not_served_is_unknown() {
     for (words, served) in [
-        ("read", &["Read", "Glob", "Grep", "List", "CheckpointList"][..]),
-        ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch", "CheckpointRestore"]),
+        ("read", &["Read", "Glob", "Grep", "List", "MemoryRead", "CheckpointList"][..]),
+        ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch", "MemoryWrite", "CheckpointRestore"]),
         ("core", &CORE),
         ("run", &["Bash", "BashOutput", "KillShell", "Terminal"]),
         ("web", &["WebFetch", "WebSearch"]),
@@ -592,6 +596,7 @@ const PLANT: &[&str] = &[
 ];
 const WRITE: &[&str] =
     &["--approvals", "allow", "call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
+const NOTE: &[&str] = &["--approvals", "allow", "call", "MemoryWrite", r#"{"content": "xy"}"#];
 const WRITE_LARGER: &[&str] = &[
     "--approvals",
     "allow",
@@ -755,6 +760,13 @@ const KEYS: &[Row] = &[
         READ_LARGE,
         "",
         Seen::Shows("go on with offset", "\n  2000→"),
+    ),
+    (
+        "tools.memory.max_bytes",
+        "1",
+        NOTE,
+        "",
+        Seen::Shows("a memory holds 1", "created .sinew/MEMORY.md"),
     ),
     ("tools.policy.allow", r#"["Glob"]"#, READ, "", Seen::Shows("exit 3", "two")),
     ("tools.policy.deny", r#"["Read"]"#, READ, "", Seen::Shows("exit 3", "two")),

@@ -28,6 +28,7 @@ mod hostile;
 mod import;
 mod limits;
 mod managed;
+mod memory;
 mod metrics;
 mod molf;
 mod objects;

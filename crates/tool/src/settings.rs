@@ -70,6 +70,8 @@ pub struct FileSettings {
     pub list_limit: usize,
     /// The time limit of a search in milliseconds; partial results are returned.
     pub search_timeout_ms: u64,
+    /// The largest memory file in bytes, to read and to write.
+    pub max_memory_bytes: u64,
     /// The time limit of a command that names none, in seconds, where the dialect has a setting for it.
     pub command_timeout_s: Option<i64>,
 }
@@ -94,6 +96,7 @@ impl Default for FileSettings {
             grep_limit: 250,
             list_limit: 1_000,
             search_timeout_ms: 20_000,
+            max_memory_bytes: 1 << 20,
             command_timeout_s: None,
         }
     }

@@ -120,6 +120,7 @@ pub(super) const KEYS: &[Key] = &[
     // If the user turned this off, a change that can be undone would run unasked.
     key("tools.fs.checkpoint_before_mutation", ToTrueUnlessOff),
     key("tools.fs.context_window_tokens", AtMost),
+    key("tools.memory.max_bytes", AtMost),
     key("tools.policy.allow", FirstList),
     key("tools.policy.deny", Added),
     key("tools.commandPolicy.mode", Unordered),
