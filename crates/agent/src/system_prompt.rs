@@ -89,6 +89,12 @@ fn guidance(parts: &PromptParts<'_>, text: &mut String) {
     if let (Some(patch), None) = (tool("ApplyPatch"), tool("Edit")) {
         lines.push(format!("Change files with {patch}."));
     }
+    let memory = tool("MemoryRead").zip(tool("MemoryWrite")).filter(|_| !parts.is_lean);
+    if let Some((read, write)) = memory {
+        lines.push(format!(
+            "{read} shows what earlier sessions noted for later ones; note with {write} what the next one must know."
+        ));
+    }
     if !parts.is_lean {
         lines.push(String::from(
             "Make calls that do not depend on one another in one message: those that only look run side by side.",
