@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, openat, stat};
 
 /// Which crashes a committed record survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,11 @@ impl From<rusqlite::Error> for Failed {
     fn from(error: rusqlite::Error) -> Self {
         Self::from_sqlite(&error)
     }
+}
+
+/// Returns whether there is a database, so that a look creates none.
+pub(crate) fn is_file(path: &Path) -> bool {
+    stat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
 /// Opens a database, creating missing tables; waits up to `patience`.

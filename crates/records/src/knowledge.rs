@@ -136,6 +136,11 @@ impl KnowledgeBase {
         Self { memory: Mutex::default(), records: Some(records) }
     }
 
+    /// Returns whether the audit log recorded a call of a session among the latest.
+    pub(crate) fn has_session(&self, session: &str) -> bool {
+        self.records.as_ref().is_some_and(|records| records.has_session(session))
+    }
+
     fn memory(&self) -> MutexGuard<'_, Memory> {
         lock(&self.memory)
     }

@@ -10,6 +10,7 @@ pub mod checkpoints;
 mod database;
 pub mod knowledge;
 pub mod ledger;
+pub mod messages;
 pub mod redact;
 pub mod session_claim;
 pub mod sessions;

@@ -3,7 +3,7 @@
 //! Each entry is committed before the next step of the agent, so that a session survives any end of its process. Two processes
 //! that continue one session find out by the number of the next entry.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use sinew_tool::Clock as _;
 use sinew_tool::sync::lock;
 
-use crate::database::{self, Failed, PATIENT, Tables, at_once};
+use crate::database::{self, Failed, PATIENT, Tables, at_once, is_file};
 use crate::ledger::LedgerSync;
 use crate::redact::Redactor;
 use crate::session_claim::{SessionClaim, Unclaimed};
@@ -142,6 +142,12 @@ impl Sessions {
     /// Returns the sessions of a state directory; opens nothing yet.
     pub fn new(state: &StateDir, redactor: Redactor) -> Self {
         Self { path: state.path().join(NAME), redactor, connection: Mutex::new(None) }
+    }
+
+    /// Returns the sessions in a state directory, if it has a database of them.
+    pub(crate) fn beneath(state: &Path, redactor: Redactor) -> Option<Self> {
+        let path = state.join(NAME);
+        is_file(&path).then(|| Self { path, redactor, connection: Mutex::new(None) })
     }
 
     /// Claims a session for this process, so that no other continues it.

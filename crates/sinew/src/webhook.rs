@@ -184,7 +184,9 @@ impl Sent {
             let reply = self.server.send(address, &self.id, body).await;
             let replied = match reply {
                 Ok(reply) => self.replied(&reply)?,
-                Err(error @ HttpError::Unreachable(_)) => Replied::Again(error.to_string()),
+                Err(error @ (HttpError::NotConnected(_) | HttpError::Unreachable(_))) => {
+                    Replied::Again(error.to_string())
+                }
                 Err(error) => return Err(error.to_string()),
             };
             match replied {

@@ -23,6 +23,7 @@ mod knowledge;
 mod ledger;
 mod line;
 mod memo;
+mod messages;
 mod name;
 mod net;
 mod operation;
@@ -71,6 +72,10 @@ pub use knowledge::{Knowledge, NoKnowledge, ReadObservation, Writer};
 pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
+pub use messages::{
+    AGENT, ChannelKind, Inbox, InboxMessage, MessageClaim, MessageTarget, Messages, NoMessages,
+    Receiver, ReceiverClaim, SentMessage, UncertainMessage, no_messages,
+};
 pub use name::{name_matches, tool_matches, wire_name};
 pub use net::{
     Net, NoNet, PageForm, ReadPage, UrlClaim, UrlTarget, WebRequest, WebResponse, shown_url,

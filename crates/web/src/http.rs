@@ -120,7 +120,9 @@ impl HttpReply {
 /// Why there is no response.
 #[derive(Debug)]
 pub enum HttpError {
-    /// The server is unreachable or disconnected; a retry may succeed.
+    /// There is no connection to the server, so nothing was sent; a retry may succeed.
+    NotConnected(String),
+    /// The server disconnected before its response was there; a retry may succeed.
     Unreachable(String),
     /// The response is longer than the limit.
     TooLong(usize),
@@ -131,7 +133,9 @@ pub enum HttpError {
 impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable(why) => write!(f, "it cannot be reached: {why}"),
+            Self::NotConnected(why) | Self::Unreachable(why) => {
+                write!(f, "it cannot be reached: {why}")
+            }
             Self::TooLong(max) => write!(f, "it answered with more than {max} bytes"),
             Self::Unusable(why) => write!(f, "HTTP cannot be used here: {why}"),
         }
@@ -219,8 +223,10 @@ pub(crate) fn builder() -> ClientBuilder {
 }
 
 fn unreachable(error: reqwest::Error) -> HttpError {
+    let is_connected = !error.is_connect();
     // The path of an address may be a secret.
-    HttpError::Unreachable(words(&error.without_url()))
+    let why = words(&error.without_url());
+    if is_connected { HttpError::Unreachable(why) } else { HttpError::NotConnected(why) }
 }
 
 /// Returns an error in words, with its causes.

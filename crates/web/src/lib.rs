@@ -8,6 +8,7 @@
 pub mod address;
 mod cache;
 pub mod callback;
+pub mod channels;
 pub mod fetch;
 pub mod html;
 pub mod http;

@@ -28,6 +28,9 @@ const MAX_INTENT_MS: u64 = 5_000;
 /// How long a query waits for an exclusive holder of the database.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// How many of the latest records a search for a session reads.
+const MAX_SEARCHED: i64 = 100_000;
+
 /// How a caller knows a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownFrom {
@@ -248,6 +251,20 @@ impl Records {
                     .optional()
             })
         })
+    }
+
+    /// Returns whether one of the latest records is of a session.
+    pub(crate) fn has_session(&self, session: &str) -> bool {
+        let found = self.ask(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT 1 FROM record
+                     WHERE (SELECT max(seq) FROM record) - ?2 < seq AND session = ?1 LIMIT 1",
+                )?
+                .query_row(params![session, MAX_SEARCHED], |_| Ok(()))
+                .optional()
+        });
+        found.is_some()
     }
 
     /// Queries the database. On an error returns `None`, and the next query reopens it.
