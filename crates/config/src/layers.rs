@@ -22,7 +22,7 @@ use super::files::{
     self, HOOKS_DIR, MCP_FILE, PROJECT_DIR, PROJECT_FILE, is_absent, is_lost, read, read_beneath,
 };
 use super::lines::{RULES, lines_of_document, placed};
-use super::options::{McpServerOptions, ModelOptions};
+use super::options::{ChannelOptions, McpServerOptions, ModelOptions};
 use super::server_entries::ServerEntries;
 use super::{ConfigError, Options, hooks, rules};
 
@@ -496,7 +496,7 @@ impl Layers {
         self.left_out.push(LeftOut { key, value, origin });
     }
 
-    /// Adds servers or models; one replaces that of the same name. A layer that can only tighten adds none.
+    /// Adds servers, models or channels; one replaces that of the same name. A layer that can only tighten adds none.
     fn add_named_entries(
         &mut self,
         key: &'static str,
@@ -555,7 +555,7 @@ impl Layers {
 }
 
 /// Tables whose keys are names that the user gives; such a table is one value.
-const NAMED: [&str; 2] = [McpServerOptions::TABLE, ModelOptions::TABLE];
+const NAMED: [&str; 3] = [McpServerOptions::TABLE, ModelOptions::TABLE, ChannelOptions::TABLE];
 
 /// Deny lists, to which every layer appends.
 const ADDED: [&str; 3] = ["tools.fs.deny_paths", "tools.urlPolicy.blockedDomains", DENIED];

@@ -21,6 +21,7 @@ pub mod jsonc;
 mod layers;
 mod lines;
 mod mcp_servers;
+mod messages;
 mod models;
 mod options;
 mod reference;
@@ -40,6 +41,7 @@ pub use instructions::{FoundInstructions, instructions};
 pub use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use mcp_servers::{McpServer, ServerPlace};
+pub use messages::{ChannelConfig, MessageConfig};
 pub use models::{AgentConfig, KeySource, ModelConfig};
 pub use options::OAuthOptions;
 pub use options::{

@@ -5,6 +5,7 @@
 
 mod agent;
 mod mcp_server;
+mod messages;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +20,8 @@ use agent::AgentOptions;
 pub(crate) use agent::ModelOptions;
 pub(crate) use mcp_server::McpServerOptions;
 pub use mcp_server::OAuthOptions;
+pub(crate) use messages::ChannelOptions;
+use messages::MessagesOptions;
 
 /// The configuration as one layer writes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,7 +35,7 @@ pub struct Options {
     /// `mcp-filesystem`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
-    /// The tools to serve: `core`, `all`, `read`, `edit`, `run`, or names with `*`. Default: `core` over
+    /// The tools to serve: `core`, `all`, `read`, `edit`, `run`, `web`, `agents` (messages), or names with `*`. Default: `core` over
     /// MCP in the native dialect, else `all`. A word that means no tool is told as a warning, and
     /// as an error where a flag says it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +113,9 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub models: Option<BTreeMap<String, ModelOptions>>,
+    /// Messages between agents, and to the channels of a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesOptions>,
     /// How often calls ran, how they ended and how long they took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<MetricsOptions>,

@@ -3,19 +3,22 @@
 use sinew_tool::{Effects, Tool};
 
 /// The words for groups of tools.
-const WORDS: [&str; 6] = ["all", "core", "read", "edit", "run", "web"];
+const WORDS: [&str; 7] = ["all", "core", "read", "edit", "run", "web", "agents"];
 
 /// Returns whether a word of `serve` matches a tool.
 pub fn serves(word: &str, tool: &dyn Tool) -> bool {
     let effects = tool.facts().effects;
-    let is_web = effects.contains(Effects::NETWORK) && !effects.contains(Effects::EXECUTE);
+    let executes = effects.contains(Effects::EXECUTE);
+    let is_of_agents = effects.contains(Effects::DELEGATE) && !executes;
+    let is_web = effects.contains(Effects::NETWORK) && !executes && !is_of_agents;
     match word {
         "all" => true,
         "core" => tool.core(),
         "read" => effects.contains(Effects::OBSERVE) && !is_web,
         "edit" => effects.contains(Effects::CHANGE) && !is_web,
-        "run" => effects.contains(Effects::EXECUTE) || effects.contains(Effects::SESSION),
+        "run" => executes || (effects.contains(Effects::SESSION) && !is_of_agents),
         "web" => is_web,
+        "agents" => is_of_agents,
         pattern => sinew_tool::tool_matches(pattern, tool.name()),
     }
 }
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn words_that_mean_nothing_are_known_as_such() {
-        for word in ["all", "core", "read", "edit", "run", "web", "Read", "G*"] {
+        for word in ["all", "core", "read", "edit", "run", "web", "agents", "Read", "G*"] {
             assert!(is_known(word), "{word}");
         }
         for word in ["net", "Raed", ""] {

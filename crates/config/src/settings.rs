@@ -13,6 +13,7 @@ use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
 use super::context_window::reply_bytes_for_context;
+use super::messages::{self, MessageConfig};
 use super::models::{self, AgentConfig};
 use super::options::{CommandPolicyOptions, RunOptions};
 use super::{ConfigError, Options, hooks, rules, web};
@@ -125,6 +126,8 @@ pub struct Settings {
     pub hooks: Vec<CommandHookSettings>,
     /// The agent and its models.
     pub agent: AgentConfig,
+    /// How messages are sent.
+    pub messages: MessageConfig,
 }
 
 /// The approval webhook.
@@ -216,6 +219,7 @@ impl Settings {
             trace: trace(options)?,
             hooks: hooks::read(options.hooks.as_ref().map(|h| h.0.as_slice()).unwrap_or_default())?,
             agent: models::agent(options)?,
+            messages: messages::settings(options)?,
             dialect,
             files,
         })

@@ -1,5 +1,5 @@
 //! The dialect of agentos: `tool::file_read`, `tool::file_write`, `tool::file_list`,
-//! `tool::apply_patch` and `tool::shell_exec`.
+//! `tool::apply_patch`, `tool::shell_exec`, `tool::web_fetch`, `tool::web_search` and `tool::agent_send`.
 //!
 //! A program runs without a shell if it is on a list of forty. Every end is a result with an exit code: 127
 //! for a missing program or directory, 126 if it is not executable, 124 after a timeout, 128 plus a signal
@@ -17,6 +17,8 @@
 //!   directory. A name may start with two dots.
 //! - A page is fetched from public hosts alone, each redirect and address judged; a file that is no text is stored,
 //!   and `content` says where.
+//! - An agent is a session. `agentId` must be that of the caller. Messages that were read free room in the queue of their
+//!   target, and the limits hold among processes.
 //! - A patch applies to `path`, whatever its headers say. One that removes every line leaves an empty file.
 //!   One that does not fit, or has a second file, is refused.
 
@@ -26,7 +28,7 @@ use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::web_fetch::{self, WebContent};
 use sinew_ops::web_search::{self, WebSearchOut};
-use sinew_ops::{apply_patch, iso_millis, list, read, write};
+use sinew_ops::{agent_send, apply_patch, iso_millis, list, read, write};
 use sinew_tool::{
     Bound, Conventions, Dialect, Exit, FileError, FileKind, FileSettings, Finished, ForeignNames,
     Kind, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
@@ -58,6 +60,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         SHELL_EXEC.tool(),
         WEB_FETCH.tool(),
         WEB_SEARCH.tool(),
+        AGENT_SEND.tool(),
     ]
 }
 
@@ -208,6 +211,20 @@ fn web_searched(out: WebSearchOut) -> Reply {
         .collect();
     Reply::json(json!({ "results": results, "provider": provider }))
 }
+
+const AGENT_SEND: Row<agent_send::AgentSend> = Row {
+    name: "tool::agent_send",
+    description: "Send a message to another agent.",
+    params: &[
+        Param::required("agentId", "sender", ParamKind::String, "Sending agent's ID: this session"),
+        Param::required("targetAgentId", "target", ParamKind::String, "Receiving agent's ID"),
+        Param::required("message", "message", ParamKind::String, "Message content (max 100KB)"),
+    ],
+    bound: Bound::HARD,
+    ..Row::<agent_send::AgentSend>::shaped(|args, _, _| {
+        Reply::json(json!({ "sent": true, "targetAgentId": args.target }))
+    })
+};
 
 fn file_read(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {
     let path = text(shaping.path(0));

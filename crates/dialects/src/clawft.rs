@@ -1,4 +1,5 @@
-//! The dialect of clawft: its four file tools, `exec_shell`, `spawn`, the two of the web and the two of the memory.
+//! The dialect of clawft: its four file tools, `exec_shell`, `spawn`, the two of the web, the two of the memory and
+//! `message`.
 //!
 //! Results are JSON objects of at most 64 KiB. An error is an object with `error` alone, whose text starts
 //! with the error kind. An exit code other than 0 is a result.
@@ -16,6 +17,7 @@
 //!   matches paragraphs by its words, the best first, and beyond 20 of them only `count` has the others.
 //! - Files in other encodings than UTF-8 keep theirs. An edit refuses an empty text; a failed match tries
 //!   other line endings and shows the most similar text. Changes are atomic.
+//! - A message goes to a channel of the configuration; the reply waits for the answer of its service.
 //! - No path leaves the roots, whether or not its target exists. Symlink entries are not followed.
 
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use sinew_ops::memory_read::{self, MemoryReadArgs, MemoryReadOut};
 use sinew_ops::memory_write::{self, MemoryMode};
 use sinew_ops::web_fetch::{self, WebContent};
 use sinew_ops::web_search::{self, WebSearchArgs, WebSearchOut};
-use sinew_ops::{edit, list, read, write};
+use sinew_ops::{edit, list, message as channel_message, read, write};
 use sinew_tool::{
     Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
     Preset, Reply, Row, Scale, Tool, ToolError, visible_only,
@@ -56,6 +58,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         MEMORY_WRITE.tool(),
         WEB_SEARCH.tool(),
         WEB_FETCH.tool(),
+        MESSAGE.tool(),
         SPAWN.tool(),
     ]
 }
@@ -550,6 +553,27 @@ fn result(
     }
     end::ended(reply, args, finished, stdout.left_out.into_iter().chain(stderr.left_out).collect())
 }
+
+const MESSAGE: Row<channel_message::Message> = Row {
+    name: "message",
+    description: "Send a message to a chat of a configured channel.",
+    params: &[
+        Param::required("channel", "channel", ParamKind::String, "Target channel, e.g. `telegram`"),
+        Param::required("chat_id", "chat_id", ParamKind::String, "Target chat ID"),
+        Param::required("content", "content", ParamKind::String, "Message content"),
+    ],
+    bound: BOUND,
+    fail: |error, _| fail(error),
+    ..Row::<channel_message::Message>::shaped(|args, sent, _| {
+        let channel_message::MessageArgs { channel, chat_id, content } = args;
+        let mut reply = Reply::json(json!({
+            "status": "sent", "channel": channel, "chat_id": chat_id,
+            "content_length": content.len(),
+        }));
+        channel_message::note(&mut reply, &sent);
+        reply
+    })
+};
 
 /// Shapes a refusal: clawft's error kind and the message.
 fn fail(error: &ToolError) -> Reply {

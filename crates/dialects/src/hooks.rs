@@ -209,9 +209,9 @@ const MOLTIS: HookForm = HookForm {
         some("AfterLLMCall", HookEvent::AfterModelCall),
         some("BeforeCompaction", HookEvent::BeforeCompaction),
         some("AfterCompaction", HookEvent::AfterCompaction),
-        absent("MessageReceived"),
-        absent("MessageSending"),
-        absent("MessageSent"),
+        some("MessageReceived", HookEvent::MessageReceived),
+        some("MessageSending", HookEvent::MessageSending),
+        some("MessageSent", HookEvent::MessageSent),
         absent("GatewayStart"),
         absent("GatewayStop"),
         absent("Command"),
@@ -291,7 +291,13 @@ const MOLTIS_KEYS: Keys = &[
     ),
     ("BeforeCompaction", &[("session_key", At("/session")), ("message_count", Size("/messages"))]),
     ("AfterCompaction", &[("session_key", At("/session")), ("summary_len", Size("/summary"))]),
+    ("MessageReceived", MOLTIS_MESSAGE),
+    ("MessageSending", MOLTIS_MESSAGE),
+    ("MessageSent", MOLTIS_MESSAGE),
 ];
+
+const MOLTIS_MESSAGE: &[(&str, Take)] =
+    &[("session_key", At("/session")), ("content", At("/content")), ("channel", At("/channel"))];
 
 /// `{"action": "modify", "data": …}`, and exit code 1 to block.
 fn moltis_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, String> {
@@ -325,10 +331,15 @@ fn moltis_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, Stri
             changes.insert(String::from("reply"), reply);
         }
         HookEvent::BeforeModelCall => drop(changes.insert(String::from("messages"), data)),
-        HookEvent::AfterModelCall => match data {
-            Value::Object(data) => changes = data,
-            _ => return Err(String::from("its `data` is no object")),
-        },
+        HookEvent::MessageSending | HookEvent::MessageReceived if data.is_string() => {
+            drop(changes.insert(String::from("content"), data));
+        }
+        HookEvent::AfterModelCall | HookEvent::MessageSending | HookEvent::MessageReceived => {
+            match data {
+                Value::Object(data) => changes = data,
+                _ => return Err(String::from("its `data` is no object")),
+            }
+        }
         _ => return Err(format!("nothing can be changed at {event}")),
     }
     changing(event, changes)

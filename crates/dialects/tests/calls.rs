@@ -16,6 +16,9 @@ fn world(dialect: &Dialect) -> MemoryWorld {
     let mut world = MemoryWorld::with_settings(settings);
     world.pages = fetched().with_endpoint();
     world.skills = Arc::new(greet());
+    world.mailbox.receive("peer", Ok("the tests are green\n\u{1b}[2J"));
+    world.mailbox.receive("other\nline", Err("blocked by the hook `scan`: an instruction"));
+    world.mailbox.receive("peer", Ok("third"));
     world.processes = Scripted::new(finished(Exit::Code(2), "out\n", "err\n"), Vec::new());
     world
         .file("a.rs", "fn a() {\n    one();\n}\n")
@@ -132,6 +135,7 @@ fn deeds() -> Vec<FileOp> {
         skills(),
         searches_of_tools(),
         memories(),
+        messages(),
     ];
     all.concat()
 }
@@ -610,6 +614,54 @@ fn searches_of_the_web() -> Vec<FileOp> {
         ("a provider", "tool::web_search", json!({ "query": "two", "provider": "tavily" })),
         ("one result", "web_search", json!({ "query": "two", "num_results": 1 })),
     ]);
+    deeds
+}
+
+fn messages() -> Vec<FileOp> {
+    let mut deeds = Vec::new();
+    let to = |id: &str, message: &str| [id.to_owned(), message.to_owned()];
+    let long = "é".repeat(51_201);
+    for (shown, [target, message]) in [
+        ("to a session", to("peer", "done\nnext")),
+        ("to itself", to("test", "done")),
+        ("to an unknown session", to("nobody", "done")),
+        ("to a full inbox", to("full", "done")),
+        ("too often", to("often", "done")),
+        ("no content", to("peer", " ")),
+        ("too long", to("peer", &long)),
+    ] {
+        deeds.push((shown, "AgentSend", json!({ "target": target, "message": message })));
+        let args = json!({ "agentId": "test", "targetAgentId": target, "message": message });
+        deeds.push((shown, "tool::agent_send", args));
+    }
+    deeds.extend([
+        (
+            "in another name",
+            "tool::agent_send",
+            json!({ "agentId": "peer", "targetAgentId": "peer", "message": "done" }),
+        ),
+        ("nobody", "tool::agent_send", json!({ "agentId": "test", "message": "done" })),
+        ("nobody", "AgentSend", json!({ "message": "done" })),
+        ("all that waits", "AgentInbox", json!({})),
+        ("the oldest", "AgentInbox", json!({ "limit": 1 })),
+        ("none", "AgentInbox", json!({ "limit": 0 })),
+    ]);
+    for tool in ["Message", "message"] {
+        let of = |channel: &str, chat: &str, content: &str| json!({ "channel": channel, "chat_id": chat, "content": content });
+        deeds.extend([
+            ("to a chat", tool, of("telegram", "42", "the build is grün")),
+            ("to the console", tool, of("console", "me", "done")),
+            ("to an unknown channel", tool, of("slack", "#x", "done")),
+            ("too long", tool, of("telegram", "42", &"x".repeat(4_097))),
+            ("a limit of the service", tool, of("telegram", "429", "done")),
+            ("a wrong token", tool, of("telegram", "401", "done")),
+            ("an unknown chat", tool, of("telegram", "404", "done")),
+            ("no answer", tool, of("telegram", "408", "done")),
+            ("sent before", tool, of("telegram", "409", "done")),
+            ("an earlier one in doubt", tool, of("telegram", "410", "done")),
+            ("no chat", tool, json!({ "channel": "telegram", "content": "done" })),
+        ]);
+    }
     deeds
 }
 

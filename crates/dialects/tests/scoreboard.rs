@@ -28,6 +28,7 @@ const EXACT: &[(&str, &[&str])] = &[
             "tool::shell_exec",
             "tool::web_fetch",
             "tool::web_search",
+            "tool::agent_send",
         ],
     ),
     ("aionrs", &["Read", "Write", "Edit", "Bash", "Grep", "Glob", "ToolSearch"]),
@@ -43,6 +44,7 @@ const EXACT: &[(&str, &[&str])] = &[
             "memory_write",
             "web_search",
             "web_fetch",
+            "message",
             "spawn",
         ],
     ),
@@ -167,5 +169,5 @@ fn exact_tools_have_golden_calls() {
             n_exact += 1;
         }
     }
-    assert_eq!(n_exact, 38, "of 42 tools");
+    assert_eq!(n_exact, 40, "of 42 tools");
 }

@@ -41,8 +41,8 @@ use std::sync::Arc;
 
 use sinew_tool::{
     Access, Answer, Caller, Command, CommandTarget, Effects, Facts, FileKind, FileSettings,
-    FileState, FileTarget, Host, Kind, NoNet, NoProcesses, Processes, Ruling, SearchClaim, Targets,
-    ToolError, UrlClaim, Verdict, World,
+    FileState, FileTarget, Host, Kind, MessageClaim, NoMessages, NoNet, NoProcesses, Processes,
+    Ruling, SearchClaim, Targets, ToolError, UrlClaim, Verdict, World,
 };
 
 use crate::approval_fingerprint::ApprovalFingerprint;
@@ -50,6 +50,7 @@ use crate::change::kept;
 use crate::command;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
+use crate::messages;
 use crate::moving::descendants;
 #[cfg(feature = "web")]
 use crate::net::{HostRules, reach};
@@ -161,6 +162,18 @@ impl Contained {
             let targets = Arc::make_mut(&mut self.targets);
             targets.hosts = hosts;
             reach(&self.guard, session, targets, urls, search)?;
+        }
+        Ok(self)
+    }
+
+    /// Adds the message that the call sends; rules judge the host that it reaches.
+    pub fn with_message(mut self, claim: Option<MessageClaim>) -> Result<Self, ToolError> {
+        if let Some(claim) = claim {
+            let session = self.caller.as_ref().map_or("", |caller| caller.session.as_str());
+            let message = messages::contain(&self.guard, session, claim)?;
+            let targets = Arc::make_mut(&mut self.targets);
+            targets.hosts.extend(message.receiver.host().cloned());
+            targets.message = Some(message);
         }
         Ok(self)
     }
@@ -351,6 +364,7 @@ impl Contained {
             files: Arc::new(files),
             processes,
             net: Arc::new(NoNet),
+            messages: Arc::new(NoMessages),
             knowledge,
             checkpoints: Arc::new(checkpoints),
             clock: Arc::new(SystemClock),
@@ -602,7 +616,8 @@ impl Guard {
         let net = clearance.hosts.net(guard, targets, call);
         #[cfg(not(feature = "web"))]
         let net = Arc::new(NoNet);
-        let world = World { net, ..contained.world(&narrowed, armed, processes) };
+        let messages = messages::of_call(guard, targets, caller.as_deref());
+        let world = World { net, messages, ..contained.world(&narrowed, armed, processes) };
         Ok(Cleared { world, temporaries })
     }
 }

@@ -19,6 +19,7 @@ use crate::approval_fingerprint::{CONTAINMENT, state_at};
 use crate::change::locks::Locks;
 use crate::commit::{self, JournalSettings};
 use crate::host_files::HostFiles;
+use crate::messages::{MessageCenter, MessageSettings};
 use sinew_fs::deferred_close::DeferredClose;
 use sinew_fs::dir_lock::DirLocking;
 use sinew_fs::ignore_rules::{GlobalIgnore, IgnoreCache};
@@ -67,6 +68,8 @@ pub struct GuardSettings {
     pub user_state: Option<PathBuf>,
     /// How pages are fetched; `None` fetches none.
     pub web: Option<WebSettings>,
+    /// How messages are sent; `None` sends and reads none.
+    pub messages: Option<MessageSettings>,
 }
 
 /// How pages are fetched, and who is asked by searches.
@@ -106,6 +109,7 @@ impl GuardSettings {
             checkpoints: None,
             user_state: None,
             web: None,
+            messages: None,
         }
     }
 }
@@ -145,6 +149,7 @@ pub(crate) struct Shared {
     pub(crate) user_state: Option<PathBuf>,
     #[cfg(feature = "web")]
     pub(crate) web: Option<Arc<crate::net::Web>>,
+    pub(crate) messages: Option<Arc<MessageCenter>>,
     pub(crate) deferred_close: Arc<DeferredClose>,
     denied: Vec<PathBuf>,
     /// Paths in the roots that are hidden from commands and file tools.
@@ -176,6 +181,7 @@ impl Guard {
             user_state: settings.user_state,
             #[cfg(feature = "web")]
             web: settings.web.map(|settings| Arc::new(crate::net::Web::new(settings))),
+            messages: settings.messages.map(|settings| Arc::new(MessageCenter::new(settings))),
             deferred_close: Arc::default(),
             denied: settings.denied,
             hidden,

@@ -17,6 +17,7 @@ mod guard;
 mod host_files;
 mod list;
 mod memory;
+mod messages;
 mod moving;
 #[cfg(feature = "web")]
 mod net;
@@ -30,6 +31,7 @@ pub use approval_fingerprint::ApprovalFingerprint;
 pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use commit::JournalSettings;
 pub use guard::{Guard, GuardError, GuardSettings, WebSettings};
+pub use messages::MessageSettings;
 pub use sinew_fs::clock::{SystemClock, timestamp};
 pub use sinew_fs::content_hash::content_hash;
 pub use sinew_fs::dir_lock::DirLocking;
@@ -56,6 +58,7 @@ pub use sinew_records::ledger::{
     Audit, AuditError, ChainLink, Field, Fields, Finding, Key, LedgerSync, OnFailure, Record,
     Recorded, Retention, SqliteLedger, Unfinished, Verified, Walk, Wanted, key_of,
 };
+pub use sinew_records::messages::{MessageLimits, MessageStore};
 pub use sinew_records::redact::Redactor;
 pub use sinew_records::session_claim::SessionClaim;
 pub use sinew_records::sessions::{NewSession, SessionError, Sessions, StoredSession};
@@ -74,6 +77,8 @@ pub use sinew_shell::quoted as shell_quoted;
 pub use sinew_web::address::{NotPublic, judge as judge_addresses};
 #[cfg(feature = "web")]
 pub use sinew_web::callback::CallbackListener;
+#[cfg(feature = "web")]
+pub use sinew_web::channels::Channel;
 #[cfg(feature = "web")]
 pub use sinew_web::fetch::WebAddress;
 #[cfg(feature = "web")]

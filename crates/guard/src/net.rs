@@ -52,6 +52,13 @@ impl Web {
     }
 }
 
+impl Web {
+    /// Notes that a session read a text that may name hosts.
+    pub(crate) fn note_text(&self, session: &str) {
+        self.sessions.note_text(session);
+    }
+}
+
 /// Parses the addresses of a call, each once, finds who answers its search, and adds the hosts of both to the others.
 ///
 /// The provider of a search is named by the user or by sinew, so it is never a host that a page may have named.

@@ -4,6 +4,8 @@
 //! [`Context`](sinew_tool::Context) of a call; patterns, matching, rendering and limits are decided here.
 //! Dialects build their own rows over the same operations, so outcomes carry all that any of them needs.
 
+pub mod agent_inbox;
+pub mod agent_send;
 pub mod apply_patch;
 pub mod bash;
 pub mod bash_output;
@@ -21,6 +23,7 @@ pub mod list;
 pub mod make_directory;
 pub mod memory_read;
 pub mod memory_write;
+pub mod message;
 pub mod move_path;
 pub mod multi_edit;
 pub mod patch;
@@ -89,6 +92,9 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         web_search::NATIVE.tool(),
         memory_read::NATIVE.tool(),
         memory_write::NATIVE.tool(),
+        agent_send::NATIVE.tool(),
+        agent_inbox::NATIVE.tool(),
+        message::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
         skill::NATIVE.tool(),

@@ -31,3 +31,9 @@ pub fn iso_millis(stamp: Stamp) -> String {
         Err(_) => String::from("unknown"),
     }
 }
+
+/// Returns a time in milliseconds since 1970 in ISO 8601, in UTC.
+pub(crate) fn iso_of_ms(at_ms: u64) -> String {
+    let seconds = i64::try_from(at_ms / 1_000).unwrap_or(i64::MAX);
+    iso_millis(Stamp { seconds, nanos: (at_ms % 1_000) as u32 * 1_000_000 })
+}

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sinew_tool::{CommandTarget, Effects, Facts, FileTarget, Ruling, Targets, Verdict};
+use sinew_tool::{CommandTarget, Effects, Facts, FileTarget, Receiver, Ruling, Targets, Verdict};
 
 use sinew_shell::command_pattern;
 
@@ -101,6 +101,9 @@ pub const PROTECTED: &str = "protected";
 
 /// The rule on reading pages of public hosts.
 pub const NETWORK_GET: &str = "network.get";
+
+/// The rule on messages that stay on this machine.
+pub const MESSAGE: &str = "message";
 
 /// Returns the ruling on a call. To run it, the guard's `Contained::judge` must judge its held paths.
 pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
@@ -202,6 +205,9 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     if case.effects.only_observes() {
         return ruling(Verdict::Allow, "observe", "looking inside the roots is allowed");
     }
+    if let Some(why) = targets.message.as_ref().and_then(|message| inside(&message.receiver)) {
+        return ruling(Verdict::Allow, MESSAGE, why);
+    }
     if (Effects::OBSERVE | Effects::SESSION).contains(case.effects) {
         let why = "it reaches what this session began, which was allowed when it began";
         return ruling(Verdict::Allow, "session", why);
@@ -266,6 +272,19 @@ pub fn in_sandbox(
         .then(|| Ruling { origin: by_whom(rules), ..self::ruling(Verdict::Allow, SANDBOXED, why) })
 }
 
+/// Returns why a message runs without a question, if it stays on this machine and in its root.
+fn inside(receiver: &Receiver) -> Option<&'static str> {
+    match receiver {
+        Receiver::Agent { is_same_root: true, .. } => {
+            Some("a message to a session of the same root is allowed")
+        }
+        Receiver::Channel { host: None, .. } => {
+            Some("a line for the person at the terminal is allowed")
+        }
+        Receiver::Agent { .. } | Receiver::Channel { .. } => None,
+    }
+}
+
 /// Returns a protected name with what programs do with it.
 fn explained(name: &str) -> String {
     match protected::what_happens(name) {
@@ -289,7 +308,7 @@ fn asking_rule(case: &Case<'_>) -> (&'static str, &'static str) {
     } else if effects.contains(Effects::NETWORK) {
         ("network", "reaching the network asks")
     } else if effects.contains(Effects::DELEGATE) {
-        ("delegate", "handing work to another agent asks")
+        ("delegate", "handing work or a message to another agent asks")
     } else if effects.contains(Effects::CHANGE) {
         ("change", "changing files asks")
     } else {
@@ -309,4 +328,41 @@ fn by_whom(rules: &Rules) -> Option<Arc<str>> {
 fn written(origin: Option<&RuleOrigin>) -> Option<Arc<str>> {
     let RuleOrigin { layer, place } = origin?;
     Some(format!("{}, {place}", layer.as_str()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use sinew_tool::{ChannelKind, Host, MessageTarget};
+
+    use super::*;
+
+    #[test]
+    fn messages_that_leave_ask() {
+        let channel = |host| Receiver::Channel {
+            name: String::from("ops"),
+            kind: ChannelKind::Slack,
+            chat: String::from("c"),
+            host,
+        };
+        let agent = |is_same_root| Receiver::Agent { id: String::from("s"), is_same_root };
+        let host = || Some(Host::new("slack.com", Some(443)));
+        let (delegate, network) = (Effects::DELEGATE, Effects::NETWORK);
+        for (receiver, effects, profile, expected) in [
+            (agent(true), delegate, Profile::Workspace, (Verdict::Allow, MESSAGE)),
+            (agent(true), delegate, Profile::ReadOnly, (Verdict::Deny, "profile.read-only")),
+            (agent(false), delegate, Profile::Workspace, (Verdict::Ask, "delegate")),
+            (agent(false), delegate, Profile::Full, (Verdict::Allow, "profile.full")),
+            (channel(None), delegate, Profile::Workspace, (Verdict::Allow, MESSAGE)),
+            (channel(host()), network, Profile::Workspace, (Verdict::Ask, "network")),
+            (channel(host()), network, Profile::Sandboxed, (Verdict::Ask, "network")),
+        ] {
+            let facts = Facts { effects, ..Facts::OBSERVES };
+            let case = Case { facts: &facts, effects, ..Case::COMMAND };
+            let hosts = receiver.host().cloned().into_iter().collect();
+            let message = Some(MessageTarget { receiver, content: String::from("x") });
+            let targets = Targets { message, hosts, ..Targets::default() };
+            let ruling = judge(&case, &targets, &Rules { profile, ..Rules::default() });
+            assert_eq!((ruling.verdict, ruling.rule), expected, "{targets:?}");
+        }
+    }
 }

@@ -186,7 +186,10 @@ async fn way(
     }
     let found = found?;
     told.tool = Some(Arc::clone(&found.listed.tool));
-    if found.joined_paths || !runtime.hooks.at(HookEvent::BeforeToolExecute).is_empty() {
+    let has_hooks = [HookEvent::BeforeToolExecute, HookEvent::MessageSending]
+        .into_iter()
+        .any(|event| !runtime.hooks.at(event).is_empty());
+    if found.joined_paths || has_hooks {
         let before = before::before(runtime, &found, open, &mut told.notes, &options.cancel);
         Box::pin(before).await?;
     }

@@ -5,6 +5,7 @@
 mod answer;
 mod breaker;
 mod command;
+pub(crate) mod messages;
 pub(crate) mod session;
 pub(crate) mod telling;
 
@@ -18,7 +19,10 @@ use sinew_tool::{
 };
 
 use crate::catalog::Listed;
+use crate::caught::caught;
 use crate::runtime::Runtime;
+
+use self::messages::Stopped;
 
 pub use command::{CommandHook, CommandHookSettings, HookCommand, HookTrial};
 
@@ -169,23 +173,42 @@ impl Runtime {
     /// Runs the hooks of an agent event by priority; returns the changed event, or the error that blocks it.
     /// The agent calls it, and agent programs do.
     pub async fn agent_event(&self, moment: AgentEvent) -> Result<AgentEvent, ToolError> {
+        let went = self.run_event_hooks(moment, &mut Notes::default()).await;
+        went.map_err(|stopped| stopped.error)
+    }
+
+    /// Runs the hooks of an event of an agent or a message, and notes what each did.
+    pub(crate) async fn run_event_hooks(
+        &self,
+        moment: AgentEvent,
+        notes: &mut Notes,
+    ) -> Result<AgentEvent, Stopped> {
         let event = moment.event();
         let mut moment = moment;
         for hook in self.hooks.at(event) {
-            let decided = match hook.agent(&moment).await {
+            let name = hook.name();
+            let stopped = |error| Stopped { hook: Arc::clone(hook), error };
+            // A panic counts as a failure of the hook.
+            let decided = match caught(async { hook.agent(&moment).await }).await {
                 Ok(decided) => decided,
-                Err(error) if event.can_block() => return Err(failed(&**hook, "", error)),
+                Err(error) if event.can_block() => {
+                    notes.add(name, event, "failed and blocked");
+                    return Err(stopped(failed(&**hook, "", error)));
+                }
                 Err(_) => continue,
             };
             match decided {
-                Decision::Continue | Decision::Failed(_) => {}
+                Decision::Continue => {}
+                Decision::Failed(why) => notes.add(name, event, format!("failed: {why}")),
                 Decision::Modify(changes) | Decision::Replace(changes) => {
                     moment = moment.changed(changes).map_err(|why| {
-                        failed(&**hook, "", ToolError::new(Kind::ExecutionFailed, why))
+                        stopped(failed(&**hook, "", ToolError::new(Kind::ExecutionFailed, why)))
                     })?;
+                    notes.add(name, event, "changed it");
                 }
                 Decision::Block(reason) if event.can_block() => {
-                    return Err(blocked(&**hook, &reason));
+                    notes.add(name, event, "blocked");
+                    return Err(stopped(blocked(&**hook, &reason)));
                 }
                 // An event that already happened cannot be blocked, and only calls ask.
                 Decision::Block(_) | Decision::Ask(_) => {}

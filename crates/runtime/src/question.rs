@@ -1,6 +1,6 @@
 //! Formats approval questions as text and JSON, identically for every approver.
 //!
-//! Nothing is cut but the body of a request and an argument beyond 20,000 bytes, and the question says so. Invisible characters are
+//! Nothing is cut but the body of a request, a message and an argument beyond 20,000 bytes, and the question says so. Invisible characters are
 //! escaped, so that an approver sees all that an answer covers.
 
 use std::fmt::Write;
@@ -73,6 +73,7 @@ pub fn words(question: &Question) -> String {
     for host in question.targets.hosts.iter().filter(named) {
         let _ = write!(text, "\n  {}", one_line(&host.to_string()));
     }
+    write_message(&mut text, question);
     for (name, value) in &question.arguments {
         let value = value.to_string();
         let shown = value.get(..value.floor_char_boundary(MAX_VALUE)).unwrap_or_default();
@@ -104,6 +105,21 @@ pub fn words(question: &Question) -> String {
         let _ = writeln!(text, "It is question {} of this session.", question.n_asked);
     }
     text
+}
+
+/// Adds the message that a call sends: its receiver and its content.
+fn write_message(text: &mut String, question: &Question) {
+    let Some(message) = &question.targets.message else { return };
+    let (channel, receiver) = message.receiver.names();
+    let _ = write!(text, "\n  message to {} of {}:", one_line(receiver), one_line(channel));
+    let content = &message.content;
+    let shown = content.get(..content.floor_char_boundary(MAX_VALUE)).unwrap_or_default();
+    for line in shown.split('\n') {
+        let _ = write!(text, "\n    {}", one_line(line));
+    }
+    if shown.len() < content.len() {
+        let _ = write!(text, "\n    (and {} bytes more)", content.len() - shown.len());
+    }
 }
 
 /// Returns in words what a scope of a question covers.
@@ -152,6 +168,10 @@ pub fn to_json(question: &Question) -> Value {
         "urls": targets.urls.iter().map(|url| url.url.as_str()).collect::<Vec<_>>(),
         "sent": targets.urls.iter().flat_map(|url| &url.claim.sent).collect::<Vec<_>>(),
         "hosts": targets.hosts.iter().map(Host::to_string).collect::<Vec<_>>(),
+        "message": targets.message.as_ref().map(|message| {
+            let (channel, receiver) = message.receiver.names();
+            json!({ "channel": channel, "receiver": receiver, "content": message.content })
+        }),
         "command": targets.command.as_ref().map(|command| match &command.command.line {
             CommandLine::Shell(_, text) => json!(text),
             CommandLine::Argv(argv) => json!(argv),
@@ -213,8 +233,8 @@ mod tests {
     use std::time::Duration;
 
     use sinew_tool::{
-        Analysis, Arguments, Command, CommandList, Cover, LazyCommandList, Segment, Shell, Targets,
-        Unclear,
+        Analysis, Arguments, Command, CommandList, Cover, LazyCommandList, MessageTarget, Receiver,
+        Segment, Shell, Targets, Unclear,
     };
 
     use super::*;
@@ -274,6 +294,19 @@ mod tests {
              Asked because changing files asks (rule change of user, c.toml:1).\n\
              It is question 3 of this session.\n"
         );
+    }
+
+    #[test]
+    fn message_shows_receiver_and_content() {
+        let message = MessageTarget {
+            receiver: Receiver::Agent { id: String::from("s\n2"), is_same_root: false },
+            content: format!("one\ntwo\u{1b}{}", "x".repeat(MAX_VALUE)),
+        };
+        let targets = Targets { message: Some(message), ..Targets::default() };
+        let shown = words(&Question { diff: None, targets, ..question() });
+        let expected = "wants to change\n  message to s\\n2 of agent:\n    one\n    two\\u{1b}xxx";
+        assert!(shown.contains(expected), "{shown}");
+        assert!(shown.contains("xxx\n    (and 8 bytes more)\nAsked because"), "{shown}");
     }
 
     #[test]

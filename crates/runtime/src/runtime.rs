@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use sinew_guard::{
     Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
-    JournalSettings, KnowledgeBase, Profile, Redactor, Resolver, Rules, SandboxLevel,
-    ServerProcess, ServerProgram, Shortfall, SystemClock, WebSettings,
+    JournalSettings, KnowledgeBase, MessageSettings, Profile, Redactor, Resolver, Rules,
+    SandboxLevel, ServerProcess, ServerProgram, Shortfall, SystemClock, WebSettings,
 };
 use sinew_tool::{
     Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
@@ -390,6 +390,7 @@ pub struct Builder {
     resolver: Resolver,
     commands: Option<CommandSettings>,
     web: Option<WebSettings>,
+    messages: Option<MessageSettings>,
     journals: Option<JournalSettings>,
     user_state: Option<PathBuf>,
     checkpoints: Option<Arc<Checkpoints>>,
@@ -417,6 +418,7 @@ impl Builder {
             resolver: Resolver::Auto,
             commands: None,
             web: None,
+            messages: None,
             journals: None,
             user_state: None,
             checkpoints: None,
@@ -488,6 +490,13 @@ impl Builder {
     #[must_use]
     pub fn web(mut self, settings: WebSettings) -> Self {
         self.web = Some(settings);
+        self
+    }
+
+    /// Sets how messages are sent and read; the default sends none.
+    #[must_use]
+    pub fn messages(mut self, settings: MessageSettings) -> Self {
+        self.messages = Some(settings);
         self
     }
 
@@ -619,6 +628,7 @@ impl Builder {
             global_ignore: self.global_ignore,
             commands: self.commands,
             web: self.web,
+            messages: self.messages,
             knowledge: self.knowledge,
             ..GuardSettings::new(self.roots)
         })?;

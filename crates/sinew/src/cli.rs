@@ -114,7 +114,7 @@ pub struct Global {
     /// The tool vocabulary: native, moltis, molf, agentos, aionrs, clawft, codex, mcp-filesystem.
     #[arg(long, global = true, value_name = "NAME", env = env_vars::DIALECT)]
     pub dialect: Option<String>,
-    /// The tools to serve: core, all, read, edit, run, or names with `*`; repeatable
+    /// The tools to serve: core, all, read, edit, run, web, agents, or names with `*`; repeatable
     /// [default: core over MCP in the native dialect, else all].
     #[arg(long, global = true, value_name = "TOOLS", env = env_vars::TOOLS, value_delimiter = ',')]
     pub tools: Vec<String>,

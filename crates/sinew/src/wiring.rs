@@ -27,6 +27,7 @@ mod cli_input;
 mod commands;
 mod homes;
 mod loading;
+mod messages;
 mod places;
 
 pub(crate) use cli_input::{CliInput, current_dir, quoted};
@@ -150,14 +151,11 @@ pub(crate) fn wire(
         builder = builder.journals(JournalSettings { state, warn: say });
     }
     let helper = Some(loaded.helper.clone());
-    let search = SearchSettings {
-        tavily_key: env_vars::api_key(env_vars::TAVILY_API_KEY),
-        brave_key: env_vars::api_key(env_vars::BRAVE_API_KEY),
-        ..settings.web.search.clone()
-    };
+    let search = with_keys(settings.web.search.clone());
     let web = settings.web.clone();
     let proxies = loaded.layered.proxies(&web.proxies)?;
     builder = builder.web(WebSettings { helper, search, proxies, ..web });
+    builder = builder.messages(messages::settings(loaded));
     let checkpoints = checkpoints(loaded);
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));
@@ -190,6 +188,15 @@ pub(crate) fn wire(
         say(&format!("session {session}, roots {:?}", runtime.roots()));
     }
     Ok(Wired { runtime, ledger, trace, checkpoints, session, servers })
+}
+
+/// Adds the keys of searches, which are in variables.
+fn with_keys(search: SearchSettings) -> SearchSettings {
+    SearchSettings {
+        tavily_key: env_vars::api_key(env_vars::TAVILY_API_KEY),
+        brave_key: env_vars::api_key(env_vars::BRAVE_API_KEY),
+        ..search
+    }
 }
 
 /// Returns the tools that find and call deferred ones, and that load skills, as far as the dialect has none of its own.

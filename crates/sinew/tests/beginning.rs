@@ -47,7 +47,7 @@ fn each_vocabulary_is_told_what_to_prefer() {
         (
             &["--dialect", "agentos"],
             &[
-                "There are `tool__file_read`, `tool__file_write`, `tool__file_list`, `tool__apply_patch`, `tool__shell_exec`, `tool__web_fetch` and `tool__web_search`.",
+                "There are `tool__file_read`, `tool__file_write`, `tool__file_list`, `tool__apply_patch`, `tool__shell_exec`, `tool__web_fetch`, `tool__web_search` and `tool__agent_send`.",
                 "Read and list with `tool__file_read` and `tool__file_list` rather than `cat` or `ls` in `tool__shell_exec`.",
                 "Change files with `tool__apply_patch` rather than rewriting them with `tool__file_write` or `sed` in `tool__shell_exec`.",
             ],
@@ -64,7 +64,7 @@ fn each_vocabulary_is_told_what_to_prefer() {
         (
             &["--dialect", "clawft"],
             &[
-                "There are `read_file`, `write_file`, `edit_file`, `list_directory`, `exec_shell`, `memory_read`, `memory_write`, `web_search`, `web_fetch` and `spawn`.",
+                "There are `read_file`, `write_file`, `edit_file`, `list_directory`, `exec_shell`, `memory_read`, `memory_write`, `web_search`, `web_fetch`, `message` and `spawn`.",
                 "Read and list with `read_file` and `list_directory` rather than `cat` or `ls` in `exec_shell`.",
                 "Change files with `edit_file` rather than rewriting them with `write_file` or `sed` in `exec_shell`.",
             ],

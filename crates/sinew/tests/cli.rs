@@ -263,7 +263,7 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 18] = [
+const TOOLS: [&str; 21] = [
     "Read",
     "Write",
     "Edit",
@@ -280,6 +280,9 @@ const TOOLS: [&str; 18] = [
     "WebSearch",
     "MemoryRead",
     "MemoryWrite",
+    "AgentSend",
+    "AgentInbox",
+    "Message",
     "CheckpointList",
     "CheckpointRestore",
 ];
@@ -344,6 +347,7 @@ fn what_is_not_served_is_unknown() {
         ("core", &CORE),
         ("run", &["Bash", "BashOutput", "KillShell", "Terminal"]),
         ("web", &["WebFetch", "WebSearch"]),
+        ("agents", &["AgentSend", "AgentInbox", "Message"]),
         ("all", &TOOLS),
         ("*Edit", &["Edit", "MultiEdit"]),
         ("List,G*", &["Glob", "Grep", "List"]),
@@ -562,6 +566,8 @@ enum Seen {
 type Row = (&'static str, &'static str, &'static [&'static str], &'static str, Seen);
 
 const READ: &[&str] = &["call", "Read", r#"{"file_path": "a.txt"}"#];
+const MESSAGE: &[&str] =
+    &["call", "Message", r#"{"channel": "telegram", "chat_id": "1", "content": "x"}"#];
 const BATCH: &[&str] = &["call", "--batch"];
 const READ_OFTEN: &str = concat!(
     "{\"name\": \"Read\", \"arguments\": {\"file_path\": \"a.txt\"}}\n",
@@ -948,6 +954,18 @@ const KEYS: &[Row] = &[
         Seen::Shows("`models.m.wire` must be one of", "no model is configured"),
     ),
     // What these do is tried where a model answers.
+    (
+        "messages.channels",
+        r#"{telegram = {token_env = "NO_SUCH_TOKEN"}}"#,
+        MESSAGE,
+        "",
+        Seen::Shows("the variable NO_SUCH_TOKEN", "names no channel"),
+    ),
+    ("messages.max_bytes", "7", SHOW, "", Seen::Resolved("messages.max_bytes = 7")),
+    ("messages.max_queued", "7", SHOW, "", Seen::Resolved("messages.max_queued = 7")),
+    ("messages.max_per_minute", "7", SHOW, "", Seen::Resolved("messages.max_per_minute = 7")),
+    ("messages.max_age_days", "7", SHOW, "", Seen::Resolved("messages.max_age_days = 7")),
+    ("messages.timeout_s", "7", SHOW, "", Seen::Resolved("messages.timeout_s = 7")),
     ("agent.max_tool_iterations", "7", SHOW, "", Seen::Resolved("agent.max_tool_iterations = 7")),
     ("agent.budget", "7k", SHOW, "", Seen::Resolved("agent.budget = \"7k\"")),
     (
@@ -1214,7 +1232,7 @@ fn a_rule_that_names_no_tool_is_told() {
         assert!(ran.code == 0 && ran.err.contains(&told), "{args:?}: {ran:?}");
         assert!(ran.err.contains("did you mean: Write\n"), "{args:?}: {ran:?}");
         assert!(
-            ran.err.contains("`xyzzyfoo`; known: ApplyPatch, Bash, BashOutput, CheckpointList, "),
+            ran.err.contains("`xyzzyfoo`; known: AgentInbox, AgentSend, ApplyPatch, Bash, "),
             "{args:?}: {ran:?}"
         );
         assert_eq!(ran.err.lines().count(), 2, "{args:?}: {ran:?}");

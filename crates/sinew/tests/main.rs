@@ -29,6 +29,7 @@ mod import;
 mod limits;
 mod managed;
 mod memory;
+mod messages;
 mod metrics;
 mod molf;
 mod objects;

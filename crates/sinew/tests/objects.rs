@@ -110,7 +110,7 @@ fn clawft_unknown_tool_is_its_error() {
     for (result, expected) in results.iter().zip([
         "tool not found: read_fle; did you mean: read_file, write_file",
         "tool not found: zzz; known tools: read_file, write_file, edit_file, list_directory, \
-         exec_shell, memory_read, memory_write, web_search, web_fetch, spawn",
+         exec_shell, memory_read, memory_write, web_search, web_fetch, message, spawn",
     ]) {
         assert_eq!(result["isError"], true, "{result}");
         assert_eq!(result["structuredContent"], json!({ "error": expected }));

@@ -296,7 +296,7 @@ fn rules_that_mean_nothing_are_told() {
         ),
         ("tools = [\"Terminal\"]\ncommand = \"x\"", ""),
         ("effects = [\"observe\"]\ncommand = \"x\"", "execute and network alone"),
-        ("effects = [\"delegate\"]", "no tool has these effects yet"),
+        ("effects = [\"delegate\"]", ""),
         ("effects = [\"delegate\", \"change\"]", ""),
         ("effects = [\"network\"]", ""),
         ("tools = [\"Read\"]\neffects = [\"change\"]", "none of its tools has these effects"),

@@ -8,6 +8,7 @@ mod commands;
 mod golden;
 mod ignore_rules;
 mod knowledge;
+mod mailbox;
 mod memory;
 mod pages;
 mod shared;
@@ -16,6 +17,7 @@ mod tree;
 
 pub use commands::{COMMAND_ROWS, Scripted, finished};
 pub use golden::golden;
+pub use mailbox::Mailbox;
 pub use memory::{MemoryWorld, ROOT, USER_MEMORY, call};
 pub use pages::Pages;
 pub use shared::{OnDrop, access_list};

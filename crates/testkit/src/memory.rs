@@ -31,12 +31,13 @@ use serde_json::Value;
 use sinew_tool::sync::lock;
 use sinew_tool::{
     Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings, FileState,
-    FileTarget, Host, Kind, Links, Memo, MemoryScope, NoCheckpoints, NoProcesses, NoSkills,
-    NoTools, Prepared, Preview, Processes, Progress, Reply, SearchClaim, Shaping, SkillIndex, Slot,
-    Stamp, Targets, Tool, ToolError, UrlClaim, UrlTarget, World,
+    FileTarget, Host, Kind, Links, Memo, MemoryScope, MessageClaim, NoCheckpoints, NoProcesses,
+    NoSkills, NoTools, Prepared, Preview, Processes, Progress, Reply, SearchClaim, Shaping,
+    SkillIndex, Slot, Stamp, Targets, Tool, ToolError, UrlClaim, UrlTarget, World,
 };
 
 use crate::knowledge::{CallKnowledge, MemoryKnowledge};
+use crate::mailbox::{Mailbox, MailboxOfCall};
 use crate::pages::{Pages, PagesOfCall};
 use crate::tree::{Node, Place, Tree, What, check_spelling};
 use files::MemoryFiles;
@@ -70,6 +71,8 @@ pub struct MemoryWorld {
     pub pages: Pages,
     /// The skills that calls load.
     pub skills: Arc<dyn SkillIndex>,
+    /// The messages of every call.
+    pub mailbox: Mailbox,
     /// The cancellation of every call.
     pub cancel: Cancel,
     /// The deadline of every call.
@@ -101,6 +104,7 @@ impl MemoryWorld {
             processes: Arc::new(NoProcesses),
             pages: Pages::default(),
             skills: Arc::new(NoSkills),
+            mailbox: Mailbox::default(),
             cancel: Cancel::default(),
             deadline: None,
         }
@@ -222,15 +226,16 @@ impl MemoryWorld {
     /// Returns the context of a call with these claims. One that may not change anything is for
     /// previews.
     pub fn context(&self, claims: Vec<Claim>, may_change: bool) -> Result<Context, ToolError> {
-        self.context_with(claims, Vec::new(), None, may_change)
+        self.context_with(claims, Vec::new(), None, None, may_change)
     }
 
-    /// Returns the context of a call that fetches these addresses, or searches, too.
+    /// Returns the context of a call that fetches these addresses, searches, or sends a message, too.
     fn context_with(
         &self,
         claims: Vec<Claim>,
         urls: Vec<UrlClaim>,
         search: Option<SearchClaim>,
+        message: Option<MessageClaim>,
         may_change: bool,
     ) -> Result<Context, ToolError> {
         let urls = urls.into_iter().map(|claim| {
@@ -238,7 +243,8 @@ impl MemoryWorld {
             UrlTarget { claim, url, host: Host::new("x.test", Some(80)) }
         });
         let search = search.map(|claim| self.pages.target(&claim));
-        let targets = Targets { urls: urls.collect(), search, ..self.contain(claims)? };
+        let message = message.map(Mailbox::target).transpose()?;
+        let targets = Targets { urls: urls.collect(), search, message, ..self.contain(claims)? };
         let targets = Arc::new(targets);
         let files = MemoryFiles {
             world: self.clone(),
@@ -267,6 +273,10 @@ impl MemoryWorld {
                 net: Arc::new(PagesOfCall {
                     pages: self.pages.clone(),
                     targets: Arc::clone(&targets),
+                }),
+                messages: Arc::new(MailboxOfCall {
+                    mailbox: self.mailbox.clone(),
+                    target: targets.message.clone(),
                 }),
                 knowledge: Arc::new(knowledge),
                 checkpoints: Arc::new(NoCheckpoints),
@@ -360,7 +370,8 @@ fn run(
     claims: Vec<Claim>,
     prepared: Box<dyn Prepared>,
 ) -> Result<Reply, ToolError> {
-    let cx = world.context_with(claims, prepared.urls(), prepared.search(), true)?;
+    let cx =
+        world.context_with(claims, prepared.urls(), prepared.search(), prepared.message(), true)?;
     let targets = Arc::clone(&cx.targets);
     let cwd = Arc::clone(&cx.cwd);
     let mut future = pin!(prepared.run(cx));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::slot::Slot;
 use crate::world::{FileKind, FileMeta};
-use crate::{CommandTarget, Host, SearchTarget, ToolError, UrlTarget};
+use crate::{CommandTarget, Host, MessageTarget, SearchTarget, ToolError, UrlTarget};
 
 /// The access that a call requests to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,6 +169,8 @@ pub struct Targets {
     pub urls: Vec<UrlTarget>,
     /// The search of the web that it asks for.
     pub search: Option<SearchTarget>,
+    /// The message that it sends.
+    pub message: Option<MessageTarget>,
     /// The hosts that it reaches: those of its addresses and of its search, and others that it names.
     pub hosts: Vec<Host>,
     /// The first of them that a page may have named: the session read one before, and did not reach this host.

@@ -15,9 +15,9 @@ impl Effects {
     pub const EXECUTE: Self = Self(4);
     /// Reaches the network.
     pub const NETWORK: Self = Self(8);
-    /// Hands work to another agent.
+    /// Hands work to another agent, or exchanges messages with agents and people.
     pub const DELEGATE: Self = Self(16);
-    /// Accesses the session's own processes and terminals.
+    /// Accesses the session's own processes, terminals and inbox.
     pub const SESSION: Self = Self(32);
 
     /// Returns whether every effect of `other` is in this set.

@@ -12,8 +12,9 @@ pub use event::HookEvent;
 pub use form::{FormEvent, HookAnswer, HookEnd, HookForm, SINEW_HOOKS, object, reason};
 pub use payload::{
     AfterCompaction, AfterModelCall, AgentEnd, AgentEvent, AgentStart, Approval, BeforeCompaction,
-    BeforeModelCall, BeforePrompt, Executed, HookReply, NamedPaths, SessionEnd, SessionStart,
-    ToolCall, TurnEnd, TurnStart, example, payload, schema, schemas,
+    BeforeModelCall, BeforePrompt, Executed, HookReply, MessageReceived, MessageSending,
+    MessageSent, NamedPaths, SessionEnd, SessionStart, ToolCall, TurnEnd, TurnStart, example,
+    payload, schema, schemas,
 };
 
 use crate::{Arguments, BoxFuture, Meta, Reply, ToolError};
@@ -109,7 +110,7 @@ pub trait Hook: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Runs at an event of an agent. An error blocks what can be blocked.
+    /// Runs at an event of an agent or of a message. An error blocks what can be blocked.
     fn agent<'a>(&'a self, moment: &'a AgentEvent) -> BoxFuture<'a, Result<Decision, ToolError>> {
         let _ = moment;
         Box::pin(std::future::ready(Ok(Decision::Continue)))

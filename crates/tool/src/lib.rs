@@ -64,8 +64,8 @@ pub use future::BoxFuture;
 pub use hook::{
     AfterCompaction, AfterModelCall, AgentEnd, AgentEvent, AgentStart, Approval, BeforeCompaction,
     BeforeModelCall, BeforePrompt, Decision, Executed, FormEvent, Hook, HookAnswer, HookEnd,
-    HookEvent, HookForm, HookReply, NamedPaths, SINEW_HOOKS, SessionEnd, SessionStart, ToolCall,
-    TurnEnd, TurnStart,
+    HookEvent, HookForm, HookReply, MessageReceived, MessageSending, MessageSent, NamedPaths,
+    SINEW_HOOKS, SessionEnd, SessionStart, ToolCall, TurnEnd, TurnStart,
 };
 pub use host::Host;
 pub use knowledge::{Knowledge, NoKnowledge, ReadObservation, Writer};

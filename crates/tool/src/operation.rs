@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects, Expect, Facts, FileError,
-    FileOp, FileSettings, FileTarget, Kind, Memo, Progress, Restore, SearchClaim, SkillIndex, Slot,
-    Targets, ToolError, ToolIndex, UrlClaim, World, Written, line_name,
+    FileOp, FileSettings, FileTarget, Kind, Memo, MessageClaim, Progress, Restore, SearchClaim,
+    SkillIndex, Slot, Targets, ToolError, ToolIndex, UrlClaim, World, Written, line_name,
 };
 
 /// The expected change of a call, computed before an approval question.
@@ -229,6 +229,12 @@ pub trait Operation: Send + Sync + 'static {
 
     /// Returns the search of the call with its canonical field for the provider.
     fn search(args: &Self::Args) -> Option<SearchClaim> {
+        let _ = args;
+        None
+    }
+
+    /// Returns the message that the call sends, with its canonical fields.
+    fn message(args: &Self::Args) -> Option<MessageClaim> {
         let _ = args;
         None
     }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::param::{self, Preset};
 use crate::{
     Arguments, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileError, FileSettings,
-    Kind, Operation, Param, Prepared, Preview, Ran, Reply, Restore, SearchClaim, Targets, Tool,
-    ToolError, UrlClaim,
+    Kind, MessageClaim, Operation, Param, Prepared, Preview, Ran, ReceiverClaim, Reply, Restore,
+    SearchClaim, Targets, Tool, ToolError, UrlClaim,
 };
 
 /// The size limit of a reply; the full text of a longer one goes to the store.
@@ -263,6 +263,24 @@ impl<O: Operation> Prepared for Decoded<O> {
     fn search(&self) -> Option<SearchClaim> {
         let claim = O::search(&self.args)?;
         Some(SearchClaim { argument: self.row.wire_name(claim.argument), ..claim })
+    }
+
+    fn message(&self) -> Option<MessageClaim> {
+        let mut claim = O::message(&self.args)?;
+        claim.content_argument = self.row.wire_name(claim.content_argument);
+        match &mut claim.receiver {
+            ReceiverClaim::Agent { argument, sender, .. } => {
+                *argument = self.row.wire_name(argument);
+                if let Some((argument, _)) = sender {
+                    *argument = self.row.wire_name(argument);
+                }
+            }
+            ReceiverClaim::Channel { argument, chat_argument, .. } => {
+                *argument = self.row.wire_name(argument);
+                *chat_argument = self.row.wire_name(chat_argument);
+            }
+        }
+        Some(claim)
     }
 
     fn restores(&self) -> Option<Restore> {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::{
     Arguments, Bound, BoxFuture, Claim, Command, ContentHash, Context, Cost, Effects, Facts,
-    FileSettings, Host, Kind, Preview, Reply, Restore, SearchClaim, Shaping, Targets, ToolError,
-    UrlClaim, shown_line,
+    FileSettings, Host, Kind, MessageClaim, Preview, Reply, Restore, SearchClaim, Shaping, Targets,
+    ToolError, UrlClaim, shown_line,
 };
 
 /// A tool that a model can call.
@@ -191,6 +191,11 @@ pub trait Prepared: Send + Sync {
     /// Returns its other hosts, which rules may judge.
     fn hosts(&self) -> Vec<Host> {
         Vec::new()
+    }
+
+    /// Returns the message that it sends.
+    fn message(&self) -> Option<MessageClaim> {
+        None
     }
 
     /// Returns its restore, which the guard turns into claims.

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::slot::Slot;
-use crate::{Checkpoints, ContentHash, FileError, Knowledge, Net, Processes, Skipped};
+use crate::{Checkpoints, ContentHash, FileError, Knowledge, Messages, Net, Processes, Skipped};
 
 /// All that an operation may reach.
 #[derive(Clone)]
@@ -23,6 +23,8 @@ pub struct World {
     pub processes: Arc<dyn Processes>,
     /// The hosts among the targets.
     pub net: Arc<dyn Net>,
+    /// The message that it sends, and the inbox of its session.
+    pub messages: Arc<dyn Messages>,
     /// The caller's knowledge of the files.
     pub knowledge: Arc<dyn Knowledge>,
     /// The checkpoints of earlier states.

@@ -132,7 +132,7 @@ fn request(
         }
         ChannelKind::Discord => {
             headers.push(("authorization", format!("Bot {token}")));
-            // A text that mentions everybody wakes nobody.
+            // `@everyone` in a text sends no notification.
             let mentions = json!({ "parse": [] });
             (
                 channel.address.below(&format!("channels/{chat}/messages")),

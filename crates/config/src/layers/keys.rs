@@ -171,6 +171,13 @@ pub(super) const KEYS: &[Key] = &[
     key("agent.max_age_days", Unordered),
     key("agent.max_sessions", Unordered),
     key("models", Added),
+    key("messages.max_bytes", AtMost),
+    key("messages.max_queued", AtMost),
+    key("messages.max_per_minute", AtMost),
+    key("messages.max_age_days", Unordered),
+    key("messages.timeout_s", AtMost),
+    // Who gets a message is chosen by the user.
+    key("messages.channels", Added),
     key("metrics.file", Unordered),
     key("metrics.interval_s", Unordered),
     key("trace.file", Unordered),

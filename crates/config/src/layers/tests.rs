@@ -54,6 +54,11 @@ fn a_project_can_only_tighten() {
     );
     let model = "[models.\"a.b\"]\nwire = \"chat\"\nurl = \"https://example.com\"";
     check_project(model, "/models", Value::Null, &["models"]);
+    let channel = "[messages.channels.webhook]\nurl = \"https://example.com\"";
+    check_project(channel, "/messages/channels", Value::Null, &["messages.channels"]);
+    let bytes = "/messages/max_bytes";
+    check_project("messages.max_bytes = 200000", bytes, json!(102_400), &["messages.max_bytes"]);
+    check_project("messages.max_bytes = 10", bytes, json!(10), &[]);
     check_project("agent.model = \"openai/x\"", "/agent/model", Value::Null, &["agent.model"]);
     let turns = "/agent/max_tool_iterations";
     check_project(

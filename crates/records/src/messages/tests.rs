@@ -117,7 +117,7 @@ fn window_does_not_grow_for_ever() {
     age(&store, WINDOW_MS);
     store.send(("a", ROOT), "t", "x").expect("sent");
     assert_eq!(n_rows(&store, "recent"), 1);
-    // A clock that was set back by hours blocks nobody until it is there again.
+    // A clock that is set back by hours blocks no sender.
     age(&store, -3_600_000);
     store.send(("a", ROOT), "t", "x").expect("sent");
     assert_eq!(n_rows(&store, "recent"), 1);

@@ -11,7 +11,7 @@ use super::find::Found;
 use super::open::Open;
 use super::run;
 use crate::caught::caught;
-use crate::hooks::{self, Notes};
+use crate::hooks::{self, Notes, messages};
 use crate::runtime::Runtime;
 
 /// Runs the hooks by priority; each sees the changes of earlier ones. A failing hook stops the call unless
@@ -67,7 +67,34 @@ pub(super) async fn before(
             }
         }
     }
+    if !runtime.hooks.at(HookEvent::MessageSending).is_empty() {
+        sending(runtime, found, open, notes, cancel).await?;
+    }
     Ok(())
+}
+
+/// Runs the hooks before a message is sent.
+async fn sending(
+    runtime: &Runtime,
+    found: &Found,
+    open: &mut Open,
+    notes: &mut Notes,
+    cancel: &Cancel,
+) -> Result<(), ToolError> {
+    let deadline = open.request.deadline;
+    let (listed, settings) = (&found.listed, &found.settings);
+    let sending = messages::sending(runtime, listed, settings, &mut open.request, notes);
+    match run::in_time(sending, cancel, deadline).await? {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            open.entry.changed_arguments(&open.request.arguments);
+            Ok(())
+        }
+        Err(messages::Stopped { hook, error }) => {
+            stopped(found, open, &*hook);
+            Err(error)
+        }
+    }
 }
 
 /// Joins each path argument of a call with the working directory; an absent one becomes that directory.

@@ -18,6 +18,7 @@ use super::run::in_time;
 use crate::approvals::Approvals;
 use crate::broker::{About, Digest};
 use crate::grants::SessionGrant;
+use crate::hooks::messages;
 use crate::runtime::{CallOptions, Runtime};
 use crate::session_turns::HeldTurn;
 
@@ -109,6 +110,10 @@ fn context(
     open: &Open,
     options: &CallOptions,
 ) -> Context {
+    let by = (open.request.session.as_str(), open.request.call_id.as_str());
+    let messages =
+        messages::with_hooks(runtime, Arc::clone(&world.messages), targets.message.as_ref(), by);
+    let world = World { messages, ..world };
     Context {
         session: open.request.session.clone(),
         agent: open.request.agent.clone(),

@@ -60,7 +60,8 @@ fn denied_behind(
 
 fn with_hosts(contained: Contained, decoded: &Decoded) -> Result<Contained, ToolError> {
     let prepared = &decoded.prepared;
-    contained.with_hosts(prepared.urls(), prepared.search(), prepared.hosts())
+    let contained = contained.with_hosts(prepared.urls(), prepared.search(), prepared.hosts())?;
+    contained.with_message(prepared.message())
 }
 
 pub(super) fn contained(

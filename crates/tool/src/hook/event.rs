@@ -12,6 +12,12 @@ crate::word_enum! {
         Persist = "persist",
         /// A question was sent or answered.
         Approval = "approval",
+        /// A message is about to be judged and sent.
+        MessageSending = "message_sending",
+        /// A message was sent.
+        MessageSent = "message_sent",
+        /// A message was read from the inbox of a session.
+        MessageReceived = "message_received",
         /// The first call of a session is about to be made.
         SessionStart = "session_start",
         /// A session ends.
@@ -48,6 +54,13 @@ impl HookEvent {
                  handed out."
             }
             Self::Approval => "Somebody is asked whether a call may run, or has answered.",
+            Self::MessageSending => {
+                "A message to an agent or a channel is about to be judged and sent."
+            }
+            Self::MessageSent => "A message was sent to an agent or a channel.",
+            Self::MessageReceived => {
+                "A message was read from the inbox of a session, which sees it after the hooks."
+            }
             Self::SessionStart => "The first call of a session is about to be made.",
             Self::SessionEnd => "A session that had a call ends with the process.",
             Self::BeforePrompt => "An agent is about to build a prompt.",
@@ -67,11 +80,18 @@ impl HookEvent {
         Self::SessionEnd < self
     }
 
+    /// Returns whether it is about a message.
+    pub fn is_of_message(self) -> bool {
+        matches!(self, Self::MessageSending | Self::MessageSent | Self::MessageReceived)
+    }
+
     /// Returns whether a hook can block the event.
     pub fn can_block(self) -> bool {
         matches!(
             self,
             Self::BeforeToolExecute
+                | Self::MessageSending
+                | Self::MessageReceived
                 | Self::BeforePrompt
                 | Self::BeforeModelCall
                 | Self::AfterModelCall
@@ -95,10 +115,12 @@ impl HookEvent {
         match self {
             Self::BeforeToolExecute => &["arguments"],
             Self::AfterToolExecute | Self::Persist => &["reply"],
+            Self::MessageSending | Self::MessageReceived => &["content"],
             Self::BeforePrompt => &["system_prompt", "messages", "tools"],
             Self::BeforeModelCall | Self::BeforeCompaction => &["messages"],
             Self::AfterModelCall => &["text", "tool_calls"],
             Self::Approval
+            | Self::MessageSent
             | Self::SessionStart
             | Self::SessionEnd
             | Self::AfterCompaction
@@ -122,6 +144,6 @@ mod tests {
         assert_eq!(HookEvent::from_word("BeforeToolCall"), None);
         let of_agent: Vec<_> =
             HookEvent::ALL.into_iter().filter(|event| event.is_of_agent()).collect();
-        assert_eq!(of_agent, HookEvent::ALL[6..]);
+        assert_eq!(of_agent, HookEvent::ALL[9..]);
     }
 }

@@ -200,6 +200,51 @@ payloads! {
         pub reason: Option<String>,
     }
 
+    /// A message that is about to be sent.
+    #[derive(PartialEq, Deserialize)]
+    pub struct MessageSending {
+        /// The session that sends it.
+        pub session: String,
+        /// The call that sends it.
+        pub call_id: String,
+        /// The channel; `agent` is the inbox of another session.
+        pub channel: String,
+        /// The chat of the channel, or the other session.
+        pub receiver: String,
+        /// The content. A hook may put another one in its place.
+        pub content: String,
+    }
+
+    /// A message that was sent.
+    #[derive(PartialEq, Deserialize)]
+    pub struct MessageSent {
+        /// The session that sent it.
+        pub session: String,
+        /// The call that sent it.
+        pub call_id: String,
+        /// The channel; `agent` is the inbox of another session.
+        pub channel: String,
+        /// The chat of the channel, or the other session.
+        pub receiver: String,
+        /// The content.
+        pub content: String,
+    }
+
+    /// A message that was read.
+    #[derive(PartialEq, Deserialize)]
+    pub struct MessageReceived {
+        /// The session that reads it.
+        pub session: String,
+        /// The channel; `agent` is the inbox of the session.
+        pub channel: String,
+        /// The session that sent it.
+        pub sender: String,
+        /// When it was sent, in milliseconds since 1970.
+        pub sent_at_ms: u64,
+        /// The content. A hook may put another one in its place.
+        pub content: String,
+    }
+
     /// A session that begins.
     pub struct SessionStart {
         /// The session.
@@ -398,7 +443,7 @@ impl Serialize for NamedPaths<'_> {
     }
 }
 
-/// A moment of an agent, with what is known of it.
+/// A moment of an agent or of a message, with what is known of it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentEvent {
     /// A prompt is about to be built.
@@ -419,6 +464,12 @@ pub enum AgentEvent {
     AgentStart(AgentStart),
     /// The agent ended.
     AgentEnd(AgentEnd),
+    /// A message is about to be sent.
+    MessageSending(MessageSending),
+    /// A message was sent.
+    MessageSent(MessageSent),
+    /// A message was read.
+    MessageReceived(MessageReceived),
 }
 
 impl AgentEvent {
@@ -434,10 +485,13 @@ impl AgentEvent {
             Self::TurnEnd(_) => HookEvent::TurnEnd,
             Self::AgentStart(_) => HookEvent::AgentStart,
             Self::AgentEnd(_) => HookEvent::AgentEnd,
+            Self::MessageSending(_) => HookEvent::MessageSending,
+            Self::MessageSent(_) => HookEvent::MessageSent,
+            Self::MessageReceived(_) => HookEvent::MessageReceived,
         }
     }
 
-    /// Returns the example of an event; nothing where it is none of an agent.
+    /// Returns the example of an event; nothing where it is none of an agent or a message.
     pub fn example(event: HookEvent) -> Option<Self> {
         let Value::Object(mut keys) = example(event) else { return None };
         keys.shift_remove("event");
@@ -458,6 +512,9 @@ impl AgentEvent {
             HookEvent::TurnEnd => serde_json::from_value(keys).map(Self::TurnEnd),
             HookEvent::AgentStart => serde_json::from_value(keys).map(Self::AgentStart),
             HookEvent::AgentEnd => serde_json::from_value(keys).map(Self::AgentEnd),
+            HookEvent::MessageSending => serde_json::from_value(keys).map(Self::MessageSending),
+            HookEvent::MessageSent => serde_json::from_value(keys).map(Self::MessageSent),
+            HookEvent::MessageReceived => serde_json::from_value(keys).map(Self::MessageReceived),
         };
         read.ok()
     }
@@ -474,6 +531,9 @@ impl AgentEvent {
             Self::TurnEnd(payload) => &payload.session,
             Self::AgentStart(payload) => &payload.session,
             Self::AgentEnd(payload) => &payload.session,
+            Self::MessageSending(payload) => &payload.session,
+            Self::MessageSent(payload) => &payload.session,
+            Self::MessageReceived(payload) => &payload.session,
         }
     }
 
@@ -489,6 +549,9 @@ impl AgentEvent {
             Self::TurnEnd(own) => json!(own),
             Self::AgentStart(own) => json!(own),
             Self::AgentEnd(own) => json!(own),
+            Self::MessageSending(own) => json!(own),
+            Self::MessageSent(own) => json!(own),
+            Self::MessageReceived(own) => json!(own),
         };
         payload(self.event(), [own])
     }
@@ -509,8 +572,11 @@ impl AgentEvent {
             Self::BeforeModelCall(_) => serde_json::from_value(all).map(Self::BeforeModelCall),
             Self::AfterModelCall(_) => serde_json::from_value(all).map(Self::AfterModelCall),
             Self::BeforeCompaction(_) => serde_json::from_value(all).map(Self::BeforeCompaction),
+            Self::MessageSending(_) => serde_json::from_value(all).map(Self::MessageSending),
+            Self::MessageReceived(_) => serde_json::from_value(all).map(Self::MessageReceived),
             // Nothing of these can be changed.
             Self::AfterCompaction(_)
+            | Self::MessageSent(_)
             | Self::TurnStart(_)
             | Self::TurnEnd(_)
             | Self::AgentStart(_)
@@ -576,6 +642,9 @@ fn fields(event: HookEvent) -> Vec<Field> {
             fields.extend(Executed::fields().into_iter().filter(|field| field.name == "reply"));
         }
         HookEvent::Approval => fields.extend(Approval::fields()),
+        HookEvent::MessageSending => fields.extend(MessageSending::fields()),
+        HookEvent::MessageSent => fields.extend(MessageSent::fields()),
+        HookEvent::MessageReceived => fields.extend(MessageReceived::fields()),
         HookEvent::SessionStart => fields.extend(SessionStart::fields()),
         HookEvent::SessionEnd => fields.extend(SessionEnd::fields()),
         HookEvent::BeforePrompt => fields.extend(BeforePrompt::fields()),
@@ -641,6 +710,14 @@ pub fn example(event: HookEvent) -> Value {
             "rule": "execute", "why": "it runs a program", "approver": "terminal",
             "state": "answered", "answer": "no", "reason": "not now",
         })],
+        HookEvent::MessageSending | HookEvent::MessageSent => vec![json!({
+            "session": "s1", "call_id": "s1-1", "channel": "telegram", "receiver": "42",
+            "content": "the build is green",
+        })],
+        HookEvent::MessageReceived => vec![json!({
+            "session": "s1", "channel": "agent", "sender": "s2",
+            "sent_at_ms": 1_800_000_000_000_u64, "content": "the tests are green",
+        })],
         HookEvent::SessionStart => {
             vec![json!({ "session": "s1", "roots": ["/home/ada/project"], "dialect": "native" })]
         }
@@ -703,7 +780,8 @@ mod tests {
                 assert!(example.get(key).is_some(), "{event}: {key}");
             }
             let moment = AgentEvent::example(event);
-            assert_eq!(moment.is_some(), event.is_of_agent(), "{event}");
+            let is_moment = event.is_of_agent() || event.is_of_message();
+            assert_eq!(moment.is_some(), is_moment, "{event}");
             assert!(moment.is_none_or(|moment| moment.payload() == example), "{event}");
         }
     }
