@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sinew_runtime::Runtime;
-use sinew_tool::{Cancel, Reply, ToolError};
+use sinew_tool::{Cancel, Reply, ToolError, agents};
 
-use crate::budget::{Budget, Prices};
+use crate::budget::{Budget, Prices, Spending};
 use crate::message::{CallResult, ToolCall};
 use crate::model::{Model, ModelError, StreamEvent, Usage};
 use crate::output_compaction::OutputCompaction;
 use crate::repeats::Repeats;
 use crate::session::{Entry, LastAnswer, Session, Transcript, TurnStop};
+use crate::sub_agent::SubAgentPlace;
 use crate::tools::{Offer, Tools};
 
 use asking::Asked;
@@ -44,8 +45,12 @@ pub struct AgentSettings {
     pub temperature: Option<f64>,
     /// How often the model may call tools in one turn, before it must answer.
     pub max_tool_iterations: u32,
-    /// What all turns of this agent may cost.
+    /// What all turns of this agent and of its sub-agents may cost.
     pub budget: Option<Budget>,
+    /// What they cost so far.
+    pub spending: Arc<Spending>,
+    /// Its place, if it is a sub-agent.
+    pub sub_agent: Option<SubAgentPlace>,
     /// What tokens cost.
     pub prices: Option<Prices>,
     /// How much of the output of commands is left out.
@@ -181,7 +186,7 @@ impl Agent {
         transcript: Arc<dyn Transcript>,
         session: Session,
     ) -> Self {
-        let tools = Tools::new(Arc::clone(&runtime), settings.session.clone(), settings.offer);
+        let tools = Tools::new(Arc::clone(&runtime), &settings);
         let mut agent = Self {
             runtime,
             model,
@@ -200,20 +205,54 @@ impl Agent {
         agent
     }
 
+    /// Returns how often the model was asked, in all turns.
+    pub fn n_iterations(&self) -> u32 {
+        u32::try_from(self.n_iterations).unwrap_or(u32::MAX)
+    }
+
+    /// Returns how it works.
+    pub fn settings(&self) -> &AgentSettings {
+        &self.settings
+    }
+
     /// Returns the session.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Returns what this agent's messages cost.
+    /// Returns what the messages of this agent cost, without those of its sub-agents.
     pub fn spent(&self) -> Usage {
         self.spent
     }
 
+    /// Returns what this agent and its sub-agents cost.
+    pub fn spent_with_sub_agents(&self) -> Usage {
+        self.settings.spending.usage()
+    }
+
+    fn spend(&mut self, usage: &Usage) {
+        self.spent.add(usage);
+        self.settings.spending.add(usage, self.settings.prices.as_ref());
+    }
+
+    /// Returns whether it may use no further tokens.
+    fn has_no_budget(&self) -> bool {
+        let AgentSettings { budget, spending, sub_agent, .. } = &self.settings;
+        budget.is_some_and(|budget| spending.uses_up(budget))
+            || sub_agent.as_ref().is_some_and(|place| place.max_tokens <= self.spent.total())
+    }
+
+    /// Returns the name of a sub-agent.
+    fn sub_agent(&self) -> Option<&str> {
+        self.settings.sub_agent.as_ref().map(|place| place.name.as_str())
+    }
+
     /// Replaces the model for the following turns.
     pub fn set_model(&mut self, model: Arc<dyn Model>, settings: AgentSettings) {
-        let tools = Tools::new(Arc::clone(&self.runtime), settings.session.clone(), settings.offer);
+        let tools = Tools::new(Arc::clone(&self.runtime), &settings);
         self.system.clone_from(&settings.system);
+        let spending = Arc::clone(&self.settings.spending);
+        let settings = AgentSettings { spending, ..settings };
         (self.model, self.settings, self.tools) = (model, settings, tools);
         self.bytes_of_token = fitting::BYTES_OF_TOKEN;
         self.session.set_model_name(&self.model_words());
@@ -263,7 +302,7 @@ impl Agent {
         self.n_iterations += u64::from(turn.n_iterations);
         self.n_calls += turn.n_calls;
         // What a skill left of the tools is for its turn.
-        self.runtime.widen_tools(&self.settings.session);
+        self.runtime.widen_tools(agents::address(&self.settings.session, self.sub_agent()));
         self.turn_ended(&turn, begun.elapsed()).await;
         let Turn { name, n_iterations, n_calls, .. } = turn;
         let text = self.session.answer().to_owned();
@@ -292,8 +331,7 @@ impl Agent {
             if cancel.is_cancelled() {
                 return Ok(TurnStop::Interrupted);
             }
-            let prices = self.settings.prices.as_ref();
-            if self.settings.budget.is_some_and(|budget| budget.is_used(&self.spent, prices)) {
+            if self.has_no_budget() {
                 return Ok(TurnStop::Budget);
             }
             turn.n_iterations += 1;

@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Mutex;
+
+use sinew_tool::sync::lock;
 
 use crate::model::Usage;
 
@@ -37,12 +40,36 @@ pub enum Budget {
 }
 
 impl Budget {
-    /// Returns whether it is used up. Dollars need prices, which the caller checked.
-    pub fn is_used(self, usage: &Usage, prices: Option<&Prices>) -> bool {
+    /// Returns whether it is used up by these tokens, which cost so much.
+    pub fn is_used(self, usage: &Usage, dollars: f64) -> bool {
         match self {
             Self::Tokens(most) => most <= usage.total(),
-            Self::Dollars(most) => prices.is_some_and(|prices| most <= prices.cost(usage)),
+            Self::Dollars(most) => most <= dollars,
         }
+    }
+}
+
+/// What an agent and its sub-agents cost together.
+#[derive(Debug, Default)]
+pub struct Spending(Mutex<(Usage, f64)>);
+
+impl Spending {
+    /// Adds the tokens of a message. Without prices they cost no dollars.
+    pub fn add(&self, usage: &Usage, prices: Option<&Prices>) {
+        let mut spent = lock(&self.0);
+        spent.0.add(usage);
+        spent.1 += prices.map_or(0.0, |prices| prices.cost(usage));
+    }
+
+    /// Returns the tokens.
+    pub fn usage(&self) -> Usage {
+        lock(&self.0).0
+    }
+
+    /// Returns whether a budget is used up.
+    pub fn uses_up(&self, budget: Budget) -> bool {
+        let (usage, dollars) = *lock(&self.0);
+        budget.is_used(&usage, dollars)
     }
 }
 
@@ -107,7 +134,7 @@ mod tests {
             (Budget::Dollars(2.88), true),
             (Budget::Dollars(2.89), false),
         ] {
-            assert_eq!(budget.is_used(&usage, Some(&prices)), used, "{budget}");
+            assert_eq!(budget.is_used(&usage, prices.cost(&usage)), used, "{budget}");
         }
     }
 }

@@ -24,6 +24,7 @@ mod recording;
 mod repeats;
 mod retry;
 mod session;
+mod sub_agent;
 mod system_prompt;
 mod tools;
 pub mod wire;
@@ -31,7 +32,7 @@ pub mod written_calls;
 
 pub use agent::{Agent, AgentError, AgentSettings, TurnEnd, TurnEvent, TurnListener};
 pub use api_model::{ApiModel, ApiModelSettings, ModelClient, ModelStream};
-pub use budget::{Budget, Prices};
+pub use budget::{Budget, Prices, Spending};
 pub use compaction::{Compaction, Summary};
 pub use message::{CallResult, Message, Part, Sealed, ToolCall};
 pub use model::{
@@ -40,7 +41,8 @@ pub use model::{
 };
 pub use output_compaction::OutputCompaction;
 pub use recording::{RecordedModel, Recording, RecordingHeader};
-pub use session::{Entry, Session, Transcript, TurnStop};
+pub use session::{Entry, Session, Transcript, TurnStop, Unstored};
+pub use sub_agent::SubAgentPlace;
 pub use system_prompt::{Instructions, PromptParts, system_prompt};
 pub use tools::Offer;
 pub use wire::Wire;

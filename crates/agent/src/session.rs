@@ -98,6 +98,16 @@ pub trait Transcript: Send + Sync {
     fn append(&self, entry: &Entry) -> Result<(), String>;
 }
 
+/// Stores nothing: the conversation of a sub-agent ends with its task.
+#[derive(Debug, Clone, Copy)]
+pub struct Unstored;
+
+impl Transcript for Unstored {
+    fn append(&self, _entry: &Entry) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 /// The conversation of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Session {

@@ -15,7 +15,7 @@ pub struct Instructions {
 }
 
 /// What the prompt is made of.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct PromptParts<'a> {
     /// The working directory.
     pub root: &'a Path,
@@ -23,6 +23,10 @@ pub struct PromptParts<'a> {
     pub date: &'a str,
     /// The tools.
     pub catalog: &'a Catalog,
+    /// The only tools of a sub-agent; `None` are all.
+    pub left: Option<&'a dyn Fn(&str) -> bool>,
+    /// How a sub-agent works.
+    pub sub_agent: Option<&'a str>,
     /// The instructions, the most general first.
     pub instructions: &'a [Instructions],
     /// Whether the context window is small.
@@ -60,6 +64,9 @@ pub fn system_prompt(parts: &PromptParts<'_>) -> String {
         ),
     };
     guidance(parts, &mut text);
+    if let Some(words) = parts.sub_agent {
+        text.push_str(&format!("\n{}\n", words.trim_end()));
+    }
     for Instructions { path, text: own } in parts.instructions {
         text.push_str(&format!("\nInstructions in {path}:\n\n{}\n", own.trim_end()));
     }
@@ -68,7 +75,8 @@ pub fn system_prompt(parts: &PromptParts<'_>) -> String {
 
 /// Adds which tool to prefer, by the names of the dialect.
 fn guidance(parts: &PromptParts<'_>, text: &mut String) {
-    let tool = |operation: &str| parts.catalog.does(operation).map(wire_name);
+    let is_left = |name: &&str| parts.left.is_none_or(|left| left(name));
+    let tool = |operation: &str| parts.catalog.does(operation).filter(is_left).map(wire_name);
     let mut lines = Vec::new();
     if let Some(shell) = tool("Bash").filter(|_| !parts.is_lean) {
         let preferred: Vec<String> = PREFERRED

@@ -8,6 +8,7 @@ use sinew_runtime::{Catalog, Owner, Runtime, ToolInfo};
 use sinew_tool::{Effects, wire_name};
 use tokio::sync::watch;
 
+use crate::agent::AgentSettings;
 use crate::message::{NAMESPACE_END, ToolCall};
 use crate::model::ToolSpec;
 
@@ -24,6 +25,8 @@ pub struct Offer {
 pub(crate) struct Tools {
     runtime: Arc<Runtime>,
     session: String,
+    /// The name of a sub-agent, and the dialect of the call that spawned it.
+    agent: Option<(String, &'static str)>,
     offer: Offer,
     /// Says that the catalogs changed, or what the session lists of them.
     changes: watch::Receiver<Arc<Vec<Catalog>>>,
@@ -62,11 +65,13 @@ impl From<&ToolInfo> for CallTraits {
 }
 
 impl Tools {
-    pub(crate) fn new(runtime: Arc<Runtime>, session: String, offer: Offer) -> Self {
+    pub(crate) fn new(runtime: Arc<Runtime>, settings: &AgentSettings) -> Self {
+        let (session, offer) = (settings.session.clone(), settings.offer);
+        let agent = settings.sub_agent.as_ref().map(|place| (place.name.clone(), place.dialect));
         let mut changes = runtime.watch_catalogs();
         changes.mark_changed();
         let (listed, traits) = (Offered::default(), HashMap::new());
-        Self { runtime, session, offer, changes, listed, chosen: None, traits }
+        Self { runtime, session, agent, offer, changes, listed, chosen: None, traits }
     }
 
     /// Makes the list again if it changed. It is the same list for the same tools, byte for byte.
@@ -76,8 +81,13 @@ impl Tools {
             return;
         }
         self.changes.mark_unchanged();
+        let (agent, dialect) = match &self.agent {
+            Some((agent, dialect)) => (Some(agent.as_str()), Some(*dialect)),
+            None => (None, None),
+        };
+        let by = (self.session.as_str(), agent);
         let infos: Vec<ToolInfo> =
-            self.runtime.with_listed_tools(None, &self.session, |tools| tools.collect());
+            self.runtime.with_listed_tools(dialect, by, |tools| tools.collect());
         self.traits = infos.iter().map(|info| (wire_name(&info.name), info.into())).collect();
         self.listed = Offered::of(infos.into_iter().map(|info| spec(info, self.offer)).collect());
     }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent_templates;
 pub mod clients;
 mod context_window;
 pub mod env_vars;
@@ -31,6 +32,7 @@ mod server_entries;
 mod server_files;
 mod settings;
 pub mod skills;
+mod sub_agents;
 pub mod trust;
 mod url_policy;
 mod web;
@@ -57,6 +59,7 @@ pub use server_files::ServerFiles;
 pub use settings::{
     LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings, WebhookSettings,
 };
+pub use sub_agents::SubAgentsConfig;
 
 /// An invalid configuration: the place, and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,9 @@
 
 mod agent;
 mod mcp_server;
+mod memory;
 mod messages;
+mod sub_agents;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,8 +22,10 @@ use agent::AgentOptions;
 pub(crate) use agent::ModelOptions;
 pub(crate) use mcp_server::McpServerOptions;
 pub use mcp_server::OAuthOptions;
+use memory::MemoryOptions;
 pub(crate) use messages::ChannelOptions;
 use messages::MessagesOptions;
+use sub_agents::SubAgentsOptions;
 
 /// The configuration as one layer writes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,7 +39,7 @@ pub struct Options {
     /// `mcp-filesystem`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
-    /// The tools to serve: `core`, `all`, `read`, `edit`, `run`, `web`, `agents` (messages), or names with `*`. Default: `core` over
+    /// The tools to serve: `core`, `all`, `read`, `edit`, `run`, `web`, `agents` (sub-agents and messages), or names with `*`. Default: `core` over
     /// MCP in the native dialect, else `all`. A word that means no tool is told as a warning, and
     /// as an error where a flag says it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,6 +117,9 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub models: Option<BTreeMap<String, ModelOptions>>,
+    /// Sub-agents, which work on tasks for another agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sub_agents: Option<SubAgentsOptions>,
     /// Messages between agents, and to the channels of a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<MessagesOptions>,
@@ -358,7 +365,7 @@ pub struct RuleOptions {
     /// the rule allows, a call that has no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effects: Option<Vec<String>>,
-    /// Agents by name, with `*`.
+    /// Agents by name, with `*`; sub-agents by their templates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agents: Option<Vec<String>>,
     /// Globs for the real paths that file tools name and find; relative ones are meant beneath each root,
@@ -673,15 +680,6 @@ pub struct FsOptions {
     /// most 512 KiB. Default: 256 KiB whatever the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window_tokens: Option<u64>,
-}
-
-/// `[tools.memory]`: `MEMORY.md`, in which sessions leave notes for later ones.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MemoryOptions {
-    /// The most bytes of a memory file, to read and to write.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_bytes: Option<u64>,
 }
 
 /// `[tools.policy]`: tools by name, with `*`; a name stands for its operation in every dialect. A

@@ -16,6 +16,7 @@ use super::context_window::reply_bytes_for_context;
 use super::messages::{self, MessageConfig};
 use super::models::{self, AgentConfig};
 use super::options::{CommandPolicyOptions, RunOptions};
+use super::sub_agents::{self, SubAgentsConfig};
 use super::{ConfigError, Options, hooks, rules, web};
 
 /// The log level of standard error.
@@ -126,6 +127,8 @@ pub struct Settings {
     pub hooks: Vec<CommandHookSettings>,
     /// The agent and its models.
     pub agent: AgentConfig,
+    /// How sub-agents work.
+    pub sub_agents: SubAgentsConfig,
     /// How messages are sent.
     pub messages: MessageConfig,
 }
@@ -219,6 +222,7 @@ impl Settings {
             trace: trace(options)?,
             hooks: hooks::read(options.hooks.as_ref().map(|h| h.0.as_slice()).unwrap_or_default())?,
             agent: models::agent(options)?,
+            sub_agents: sub_agents::settings(options)?,
             messages: messages::settings(options)?,
             dialect,
             files,
@@ -619,6 +623,13 @@ mod tests {
             ("[trace]\nfile = \"x.jsonl\"", "`trace.file`"),
             ("[files]\nglob_limit = 0", "`files.glob_limit`"),
             ("[tools.memory]\nmax_bytes = 0", "`tools.memory.max_bytes`"),
+            ("[sub_agents]\nmax_depth = 6", "`sub_agents.max_depth` must be from 0 to 5, not `6`"),
+            ("[sub_agents]\nmax_running = 33", "`sub_agents.max_running`"),
+            ("[sub_agents]\nmax_children = 0", "`sub_agents.max_children`"),
+            ("[sub_agents]\nmax_total = 0", "`sub_agents.max_total`"),
+            ("[sub_agents]\ntimeout_s = 0", "`sub_agents.timeout_s`"),
+            ("[sub_agents]\nmax_tokens = 0", "`sub_agents.max_tokens`"),
+            ("[sub_agents]\nmax_iterations = 1001", "`sub_agents.max_iterations`"),
             ("[run]\nsandbox = \"box\"", "`run.sandbox`"),
             ("[run]\nrequire_sandbox = \"auto\"", "`run.require_sandbox`"),
             ("[run]\nsandbox = \"none\"\nrequire_sandbox = \"landlock\"", "`run.sandbox`"),

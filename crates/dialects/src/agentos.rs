@@ -1,5 +1,6 @@
 //! The dialect of agentos: `tool::file_read`, `tool::file_write`, `tool::file_list`,
-//! `tool::apply_patch`, `tool::shell_exec`, `tool::web_fetch`, `tool::web_search` and `tool::agent_send`.
+//! `tool::apply_patch`, `tool::shell_exec`, `tool::web_fetch`, `tool::web_search`,
+//! `tool::agent_spawn` and `tool::agent_send`.
 //!
 //! A program runs without a shell if it is on a list of forty. Every end is a result with an exit code: 127
 //! for a missing program or directory, 126 if it is not executable, 124 after a timeout, 128 plus a signal
@@ -17,7 +18,9 @@
 //!   directory. A name may start with two dots.
 //! - A page is fetched from public hosts alone, each redirect and address judged; a file that is no text is stored,
 //!   and `content` says where.
-//! - An agent is a session. `agentId` must be that of the caller. Messages that were read free room in the queue of their
+//! - `parentId` must be that of the caller. A template is a file of the user or of the project, or built in; a
+//!   sub-agent has the rights of the agent above it, and asks as it asks.
+//! - An agent is a session or a sub-agent. `agentId` must be that of the caller. Messages that were read free room in the queue of their
 //!   target, and the limits hold among processes.
 //! - A patch applies to `path`, whatever its headers say. One that removes every line leaves an empty file.
 //!   One that does not fit, or has a second file, is refused.
@@ -28,10 +31,10 @@ use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::web_fetch::{self, WebContent};
 use sinew_ops::web_search::{self, WebSearchOut};
-use sinew_ops::{agent_send, apply_patch, iso_millis, list, read, write};
+use sinew_ops::{agent_send, apply_patch, iso_millis, list, read, spawn, write};
 use sinew_tool::{
-    Bound, Conventions, Dialect, Exit, FileError, FileKind, FileSettings, Finished, ForeignNames,
-    Kind, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
+    AgentReport, Bound, Conventions, Dialect, Exit, FileError, FileKind, FileSettings, Finished,
+    ForeignNames, Kind, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
 };
 
 use crate::words::{hint, said, text, without_argument};
@@ -60,6 +63,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         SHELL_EXEC.tool(),
         WEB_FETCH.tool(),
         WEB_SEARCH.tool(),
+        AGENT_SPAWN.tool(),
         AGENT_SEND.tool(),
     ]
 }
@@ -210,6 +214,39 @@ fn web_searched(out: WebSearchOut) -> Reply {
         .map(|one| json!({ "title": one.title, "url": one.url, "content": one.content }))
         .collect();
     Reply::json(json!({ "results": results, "provider": provider }))
+}
+
+const AGENT_SPAWN: Row<spawn::Spawn> = Row {
+    name: "tool::agent_spawn",
+    description: "Spawn a sub-agent with depth limits and resource quotas. Templates:",
+    params: &[
+        Param::required(
+            "template",
+            "template",
+            ParamKind::String,
+            "Template identifier for the sub-agent type",
+        ),
+        Param::optional("parentId", "parent", ParamKind::String, "Parent agent ID: this agent"),
+        Param::required(
+            "message",
+            "message",
+            ParamKind::String,
+            "Initial message to send to the spawned agent",
+        ),
+    ],
+    bound: Bound::HARD,
+    spawns: true,
+    ..Row::<spawn::Spawn>::shaped(|args, reports, _| agent_spawned(args, &reports))
+};
+
+/// Returns the result object of the only sub-agent.
+fn agent_spawned(args: &spawn::SpawnArgs, reports: &[AgentReport]) -> Reply {
+    match reports {
+        [report] if report.problem.is_none() => Reply::json(json!({
+            "agentId": report.agent, "response": report.response, "depth": report.depth,
+        })),
+        _ => spawn::shaped(args, reports),
+    }
 }
 
 const AGENT_SEND: Row<agent_send::AgentSend> = Row {

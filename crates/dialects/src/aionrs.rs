@@ -1,4 +1,4 @@
-//! The dialect of aionrs: `Read`, `Write`, `Edit`, `Bash`, `Grep` and `Glob`.
+//! The dialect of aionrs: `Read`, `Write`, `Edit`, `Bash`, `Grep`, `Glob` and `Spawn`.
 //!
 //! Commands run with `sh`; an exit code other than 0 is an error, also for the model. `Read` counts offsets
 //! from 0 and lines from 1. Replies that are too long lose their middle.
@@ -14,13 +14,15 @@
 //! - `Edit` is atomic, refuses an empty text, tries other line endings and shows the most similar text.
 //! - `Grep` starts no program. It sorts by path, shows a long line around its match, and reports further
 //!   matches.
+//! - `Spawn`: sub-agents have the rights of the agent above them, ask as it asks, and may spawn others. A failed one
+//!   says why.
 //! - `Glob` returns the newest of all files and skips `.git`; a missing directory is an error.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use sinew_ops::bash::{self, end};
-use sinew_ops::{edit, glob, grep, read, row_name, tool_search, write};
+use sinew_ops::{edit, glob, grep, read, row_name, spawn, tool_search, write};
 use sinew_tool::{
     Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, ForeignNames, Kind, Param,
     ParamKind, Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, line_name,
@@ -51,6 +53,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         BASH.tool(),
         GREP.tool(),
         GLOB.tool(),
+        SPAWN.tool(),
         TOOL_SEARCH.tool(),
     ]
 }
@@ -133,6 +136,31 @@ const EDIT: Row<edit::Edit> = Row {
         let path = line_name(Path::new(&args.path));
         Reply::text(format!("Edited {path}: replaced {} occurrence(s)", out.replacements))
     })
+};
+
+/// What a sub-agent may do, unless configured.
+const SPAWN_ITERATIONS: i64 = 10;
+const SPAWN_OUTPUT_TOKENS: i64 = 4_096;
+
+const SPAWN: Row<spawn::Spawn> = Row {
+    name: "Spawn",
+    description: "Spawns sub-agents for parallel tasks and returns their results. Kinds of \
+                  sub-agents, of which these tasks get `general`:",
+    params: &[Param::required(
+        "tasks",
+        "tasks",
+        ParamKind::Objects(&[
+            Param::required("name", "name", ParamKind::String, "Short name of the task"),
+            Param::required("prompt", "prompt", ParamKind::String, "What the sub-agent is to do"),
+        ]),
+        "The tasks, 5 at most",
+    )],
+    presets: &[
+        ("max_iterations", Preset::Int(SPAWN_ITERATIONS)),
+        ("max_output_tokens", Preset::Int(SPAWN_OUTPUT_TOKENS)),
+    ],
+    spawns: true,
+    ..Row::<spawn::Spawn>::shaped(|args, reports, _| spawn::shaped(args, &reports))
 };
 
 const TOOL_SEARCH: Row<tool_search::ToolSearch> = Row {

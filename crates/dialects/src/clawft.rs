@@ -17,7 +17,7 @@
 //!   matches paragraphs by its words, the best first, and beyond 20 of them only `count` has the others.
 //! - Files in other encodings than UTF-8 keep theirs. An edit refuses an empty text; a failed match tries
 //!   other line endings and shows the most similar text. Changes are atomic.
-//! - A message goes to a channel of the configuration; the reply waits for the answer of its service.
+//! - A channel of the configuration gets a message; the reply waits for the answer of its service.
 //! - No path leaves the roots, whether or not its target exists. Symlink entries are not followed.
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ const FAMILIES: &[(&str, &[&str])] =
     &[("Edit", &["Edit", "MultiEdit"]), ("Read", &["Read", "ReadMany"])];
 
 /// Names of other programs for several operations, which no tool has.
-const GROUPS: &[(&str, &[&str])] = &[("memory", &["MemoryRead", "MemoryWrite"])];
+const GROUPS: &[(&str, &[&str])] = &[("browser", &[]), ("memory", &["MemoryRead", "MemoryWrite"])];
 
 /// Operations that can do what another one does and more. Deny rules extend to them; allow rules do not.
 ///
@@ -106,6 +106,15 @@ mod tests {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
             assert_eq!(operations(&names), expected);
         }
+    }
+
+    #[test]
+    fn names_of_other_programs_are_known() {
+        let names = names();
+        for known in ["browser", "memory", "Spawn", "tool::agent_spawn", "memory_read"] {
+            assert!(names.contains(known), "{known}");
+        }
+        assert!(!names.contains("canvas"));
     }
 
     #[test]

@@ -3,10 +3,16 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_testkit::{MemorySkills, MemoryWorld, Pages, ROOT, Scripted, call, finished, golden};
-use sinew_tool::{Block, Dialect, Exit, LoadedSkill, SearchResult, SkillInfo, Tool, WebResponse};
+use sinew_testkit::{
+    MemoryAgents, MemorySkills, MemoryWorld, Pages, ROOT, Scripted, Spawned, call, finished, golden,
+};
+use sinew_tool::{
+    AgentReport, Block, Dialect, Exit, Kind, LoadedSkill, SearchResult, SkillInfo, SpawnLimit,
+    Tool, ToolError, WebResponse,
+};
 
 /// The tree that every call starts from.
 fn world(dialect: &Dialect) -> MemoryWorld {
@@ -136,6 +142,8 @@ fn deeds() -> Vec<FileOp> {
         searches_of_tools(),
         memories(),
         messages(),
+        spawns(),
+        todos(),
     ];
     all.concat()
 }
@@ -617,6 +625,103 @@ fn searches_of_the_web() -> Vec<FileOp> {
     deeds
 }
 
+/// What sub-agents of a deed report.
+fn reports(what: &str) -> Spawned {
+    let report = |at: u32, problem: Option<&str>| AgentReport {
+        agent: format!("test/general-{at}"),
+        depth: 1,
+        response: format!("found {at}"),
+        problem: problem.map(str::to_owned),
+        n_iterations: 2,
+        n_calls: 1,
+        tokens_read: 900,
+        tokens_written: 40,
+    };
+    let limit = |error: SpawnLimit| Err(ToolError::new(Kind::LimitReached, error.to_string()));
+    match what {
+        "two tasks" => Ok(vec![report(1, None), report(2, None)]),
+        "two tasks, of which one fails" => {
+            Ok(vec![report(1, None), report(2, Some("its time of 600 s ran out"))])
+        }
+        "a task that fails" => Ok(vec![report(1, Some("the model did not answer"))]),
+        "too deep" => limit(SpawnLimit::TooDeep(5)),
+        "too many" => {
+            let retry_after = Some(Duration::from_secs(90));
+            limit(SpawnLimit::TooMany { max: 20, retry_after })
+        }
+        "too many at once" => limit(SpawnLimit::TooManyRunning { max: 5, running: 4 }),
+        "an unknown template" => {
+            Err(ToolError::new(Kind::NotFound, "no template of this name: pilot"))
+        }
+        _ => Ok(vec![report(1, None)]),
+    }
+}
+
+/// Deeds of the tools that spawn sub-agents, under all of their names.
+fn spawns() -> Vec<FileOp> {
+    let one = json!([{ "name": "find", "prompt": "find it" }]);
+    let two = json!([{ "name": "find", "prompt": "find it" }, { "name": "count", "prompt": "count them" }]);
+    let mut deeds = Vec::new();
+    for (shown, tasks) in [
+        ("one task", &one),
+        ("two tasks", &two),
+        ("two tasks, of which one fails", &two),
+        ("a task that fails", &one),
+        ("too deep", &one),
+        ("too many", &one),
+        ("too many at once", &two),
+        ("no task", &json!([])),
+        ("an empty task", &json!([{ "name": "find", "prompt": " " }])),
+    ] {
+        deeds.push((shown, "Spawn", json!({ "tasks": tasks })));
+    }
+    let message =
+        |template: &str, message: &str| json!({ "template": template, "message": message });
+    for (shown, args) in [
+        ("one task", message("general", "find it")),
+        (
+            "in its own name",
+            json!({ "template": "general", "message": "find it", "parentId": "test" }),
+        ),
+        (
+            "in another name",
+            json!({ "template": "general", "message": "find it", "parentId": "peer" }),
+        ),
+        ("a task that fails", message("general", "find it")),
+        ("too deep", message("general", "find it")),
+        ("too many", message("general", "find it")),
+        ("too many at once", message("general", "find it")),
+        ("an unknown template", message("pilot", "find it")),
+        ("no template name", message("../x", "find it")),
+        ("an empty task", message("general", "")),
+        ("no task", json!({ "template": "general" })),
+    ] {
+        deeds.push((shown, "tool::agent_spawn", args));
+    }
+    deeds
+}
+
+fn todos() -> Vec<FileOp> {
+    let item = |content: &str, status: &str| json!({ "content": content, "status": status });
+    let doing =
+        json!({ "content": "mend it", "status": "in_progress", "activeForm": "mending it" });
+    vec![
+        (
+            "a list",
+            "TodoWrite",
+            json!({ "todos": [item("look", "completed"), doing, item("test", "pending")] }),
+        ),
+        ("another status", "TodoWrite", json!({ "todos": [item("look", "later")] })),
+        ("an empty item", "TodoWrite", json!({ "todos": [item(" ", "pending")] })),
+        (
+            "more than a list holds",
+            "TodoWrite",
+            json!({ "todos": vec![item("x", "pending"); 201] }),
+        ),
+        ("a long item", "TodoWrite", json!({ "todos": [item(&"x".repeat(1_001), "pending")] })),
+    ]
+}
+
 fn messages() -> Vec<FileOp> {
     let mut deeds = Vec::new();
     let to = |id: &str, message: &str| [id.to_owned(), message.to_owned()];
@@ -768,7 +873,10 @@ fn replies_are_as_they_were() {
         let mut page = format!("Replies of the dialect {}.\n", dialect.name);
         for (what, tool, args) in deeds_of(&tools) {
             let name = tool.name();
-            let world = world(dialect);
+            let mut world = world(dialect);
+            if tool.operation() == "Spawn" {
+                world.agents = Arc::new(MemoryAgents::new(reports(what)));
+            }
             if tool.operation().starts_with("Memory") {
                 remembered(what, &world);
             }

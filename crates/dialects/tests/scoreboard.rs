@@ -28,10 +28,11 @@ const EXACT: &[(&str, &[&str])] = &[
             "tool::shell_exec",
             "tool::web_fetch",
             "tool::web_search",
+            "tool::agent_spawn",
             "tool::agent_send",
         ],
     ),
-    ("aionrs", &["Read", "Write", "Edit", "Bash", "Grep", "Glob", "ToolSearch"]),
+    ("aionrs", &["Read", "Write", "Edit", "Bash", "Grep", "Glob", "Spawn", "ToolSearch"]),
     (
         "clawft",
         &[
@@ -169,5 +170,5 @@ fn exact_tools_have_golden_calls() {
             n_exact += 1;
         }
     }
-    assert_eq!(n_exact, 40, "of 42 tools");
+    assert_eq!(n_exact, 42, "of 42 tools");
 }

@@ -18,6 +18,9 @@ fn example(schema: &Value) -> Arguments {
 }
 
 fn value(name: &str, property: &Value) -> Value {
+    if let Some(first) = property["enum"].get(0) {
+        return first.clone();
+    }
     match property["type"].as_str().unwrap_or_default() {
         "integer" | "number" => json!(1),
         "boolean" => json!(true),

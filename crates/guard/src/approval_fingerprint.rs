@@ -93,7 +93,7 @@ impl ApprovalFingerprint {
                     parts.insert(format!("the program {name}"), state);
                 }
             }
-            for (what, value) in guard.surroundings(&command.cwd, contained.session()) {
+            for (what, value) in guard.surroundings(&command.cwd, contained.address()) {
                 parts.insert(what, value);
             }
         }

@@ -169,8 +169,8 @@ impl Contained {
     /// Adds the message that the call sends; rules judge the host that it reaches.
     pub fn with_message(mut self, claim: Option<MessageClaim>) -> Result<Self, ToolError> {
         if let Some(claim) = claim {
-            let session = self.caller.as_ref().map_or("", |caller| caller.session.as_str());
-            let message = messages::contain(&self.guard, session, claim)?;
+            let address = self.caller.as_ref().map_or("", |caller| caller.address());
+            let message = messages::contain(self.guard.shared.messages.as_deref(), address, claim)?;
             let targets = Arc::make_mut(&mut self.targets);
             targets.hosts.extend(message.receiver.host().cloned());
             targets.message = Some(message);
@@ -196,9 +196,9 @@ impl Contained {
         &self.guard
     }
 
-    /// Returns the session of the caller, if known.
-    pub(crate) fn session(&self) -> Option<&str> {
-        self.caller.as_ref().map(|caller| caller.session.as_str())
+    /// Returns the address of the caller, if known: its commands run there.
+    pub(crate) fn address(&self) -> Option<&str> {
+        self.caller.as_ref().map(|caller| caller.address())
     }
 
     pub(crate) fn places(&self) -> &[Place] {
@@ -278,8 +278,8 @@ impl Contained {
     /// Returns whether commands of the session run in a sandbox that lacks nothing; opens the session if needed.
     fn is_well_contained(&self) -> bool {
         // A judgement without a call has no session, and any has the same sandbox.
-        let session = self.caller.as_ref().map_or("", |caller| caller.session.as_str());
-        let probed = self.guard.probe_commands(session);
+        let address = self.address().unwrap_or_default();
+        let probed = self.guard.probe_commands(address);
         probed.is_some_and(|probed| {
             probed.is_ok_and(|(level, missing)| {
                 level != sinew_sandbox::SandboxLevel::None && missing.is_empty()
@@ -616,7 +616,8 @@ impl Guard {
         let net = clearance.hosts.net(guard, targets, call);
         #[cfg(not(feature = "web"))]
         let net = Arc::new(NoNet);
-        let messages = messages::of_call(guard, targets, caller.as_deref());
+        let messages =
+            messages::of_call(guard.shared.messages.as_ref(), targets, caller.as_deref());
         let world = World { net, messages, ..contained.world(&narrowed, armed, processes) };
         Ok(Cleared { world, temporaries })
     }

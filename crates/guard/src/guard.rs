@@ -169,6 +169,15 @@ impl Guard {
         let hidden = hidden(settings.commands.as_ref(), &roots);
         let writable = roots.paths().map(PathBuf::from).collect();
         let commands = settings.commands;
+        #[cfg(feature = "web")]
+        let web = settings.web.map(|settings| Arc::new(crate::net::Web::new(settings)));
+        let messages = settings.messages.map(|messages| {
+            let knowledge = Arc::clone(&settings.knowledge);
+            let center = MessageCenter::new(messages, knowledge, roots.paths().next());
+            #[cfg(feature = "web")]
+            let center = center.noting(web.as_ref().map(|web| Arc::clone(&web.sessions)));
+            Arc::new(center)
+        });
         let shared = Shared {
             roots: Arc::new(roots),
             locks: Arc::default(),
@@ -180,8 +189,8 @@ impl Guard {
             checkpoints: settings.checkpoints,
             user_state: settings.user_state,
             #[cfg(feature = "web")]
-            web: settings.web.map(|settings| Arc::new(crate::net::Web::new(settings))),
-            messages: settings.messages.map(|settings| Arc::new(MessageCenter::new(settings))),
+            web,
+            messages,
             deferred_close: Arc::default(),
             denied: settings.denied,
             hidden,
@@ -319,6 +328,11 @@ impl Guard {
     /// Kills every background command and waits until its end is recorded, for at most `within`.
     pub fn end_background(&self, within: Duration) {
         self.shared.commands.iter().for_each(|commands| commands.end_background(within));
+    }
+
+    /// Kills the commands of one agent, by its address.
+    pub fn kill_commands_of(&self, address: &str) {
+        self.shared.commands.iter().for_each(|commands| commands.kill_commands_of(address));
     }
 
     /// Ends every running command.

@@ -58,7 +58,9 @@ pub use sinew_records::ledger::{
     Audit, AuditError, ChainLink, Field, Fields, Finding, Key, LedgerSync, OnFailure, Record,
     Recorded, Retention, SqliteLedger, Unfinished, Verified, Walk, Wanted, key_of,
 };
-pub use sinew_records::messages::{MessageLimits, MessageStore};
+pub use sinew_records::messages::{
+    ChildLimits, MessageError, MessageLimits, MessageStore, NewChildren,
+};
 pub use sinew_records::redact::Redactor;
 pub use sinew_records::session_claim::SessionClaim;
 pub use sinew_records::sessions::{NewSession, SessionError, Sessions, StoredSession};

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_fs::clock::timestamp;
+use sinew_records::knowledge::KnowledgeBase;
 use sinew_records::messages::{MessageError, MessageLimits, MessageStore, OutboxEntry, Outgoing};
 use sinew_tool::{
     BoxFuture, Caller, ChannelKind, Inbox, Kind, MessageClaim, MessageTarget, Messages, NoMessages,
@@ -19,7 +20,8 @@ use sinew_web::channels::{self, Channel, ChannelError, Outbound};
 #[cfg(feature = "web")]
 use sinew_web::http::HttpClient;
 
-use crate::guard::{Guard, Shared};
+#[cfg(feature = "web")]
+use crate::web_sessions::WebSessions;
 
 /// The name of the channel that writes to standard error.
 const CONSOLE: &str = "console";
@@ -42,17 +44,37 @@ pub struct MessageSettings {
 #[derive(Debug)]
 pub(crate) struct MessageCenter {
     settings: MessageSettings,
+    knowledge: Arc<KnowledgeBase>,
+    /// The first root.
+    root: String,
+    #[cfg(feature = "web")]
+    web: Option<Arc<WebSessions>>,
     #[cfg(feature = "web")]
     client: HttpClient,
 }
 
 impl MessageCenter {
-    pub(crate) fn new(settings: MessageSettings) -> Self {
+    /// Returns the messages of calls that have this first root.
+    pub(crate) fn new(
+        settings: MessageSettings,
+        knowledge: Arc<KnowledgeBase>,
+        root: Option<&Path>,
+    ) -> Self {
         Self {
             settings,
+            knowledge,
+            root: root.map(|root| root.to_string_lossy().into_owned()).unwrap_or_default(),
+            #[cfg(feature = "web")]
+            web: None,
             #[cfg(feature = "web")]
             client: HttpClient::default(),
         }
+    }
+
+    /// Sets where it is noted that a session read a text.
+    #[cfg(feature = "web")]
+    pub(crate) fn noting(self, web: Option<Arc<WebSessions>>) -> Self {
+        Self { web, ..self }
     }
 
     fn store(&self) -> Result<&MessageStore, ToolError> {
@@ -62,11 +84,11 @@ impl MessageCenter {
 
 /// Resolves the receiver of a message, and refuses what no receiver takes.
 pub(crate) fn contain(
-    guard: &Guard,
-    session: &str,
+    center: Option<&MessageCenter>,
+    address: &str,
     claim: MessageClaim,
 ) -> Result<MessageTarget, ToolError> {
-    let center = guard.shared.messages.as_ref().ok_or_else(no_messages)?;
+    let center = center.ok_or_else(no_messages)?;
     let MessageClaim { receiver, content_argument, content } = claim;
     if content.trim().is_empty() {
         return Err(ToolError::argument(content_argument, "is empty"));
@@ -74,13 +96,13 @@ pub(crate) fn contain(
     let receiver = match receiver {
         ReceiverClaim::Agent { argument, id, sender } => {
             if let Some((argument, sender)) = sender
-                && sender != session
+                && sender != address
             {
-                let message = format!("argument `{argument}` must be this session: `{session}`");
+                let message = format!("argument `{argument}` must be this session: `{address}`");
                 return Err(ToolError::new(Kind::PolicyDenied, message)
                     .hint("a session sends in its own name alone"));
             }
-            agent(guard, center, (argument, id), session, &content)?
+            agent(center, (argument, id), address, &content)?
         }
         ReceiverClaim::Channel { argument, name, chat_argument, chat } => {
             let receiver = channel(center, argument, name, chat)?;
@@ -94,13 +116,12 @@ pub(crate) fn contain(
 }
 
 fn agent(
-    guard: &Guard,
     center: &MessageCenter,
     (argument, id): (&'static str, String),
-    session: &str,
+    address: &str,
     content: &str,
 ) -> Result<Receiver, ToolError> {
-    if id == session {
+    if id == address {
         return Err(ToolError::argument(argument, "is this session itself; name another one"));
     }
     let store = center.store()?;
@@ -108,7 +129,7 @@ fn agent(
     if max_bytes < content.len() {
         return Err(failed(MessageError::TooLarge { bytes: content.len(), max: max_bytes }));
     }
-    let known = store.find(&id, &guard.shared.knowledge).map_err(failed)?;
+    let known = store.find(&id, &center.knowledge).map_err(failed)?;
     let Some(known) = known else {
         let shown = sinew_tool::shown_line(&id);
         return Err(ToolError::argument(argument, format!("names no known session: `{shown}`"))
@@ -116,7 +137,7 @@ fn agent(
                 "a session is known once it read its inbox, sent a message, or made a call that is on record",
             ));
     };
-    let is_same_root = known.root.is_some_and(|root| root == root_of(&guard.shared));
+    let is_same_root = known.root.is_some_and(|root| root == center.root);
     Ok(Receiver::Agent { id, is_same_root })
 }
 
@@ -183,15 +204,16 @@ fn check_channel(
 
 /// Returns the messages of a cleared call.
 pub(crate) fn of_call(
-    guard: &Guard,
+    center: Option<&Arc<MessageCenter>>,
     targets: &Targets,
     caller: Option<&Caller>,
 ) -> Arc<dyn Messages> {
-    match (&guard.shared.messages, caller) {
+    match (center, caller) {
         (Some(center), Some(caller)) => Arc::new(CallMessages(Arc::new(OfCall {
             center: Arc::clone(center),
-            shared: Arc::clone(&guard.shared),
             target: targets.message.clone(),
+            address: caller.address().to_owned(),
+            #[cfg(feature = "web")]
             session: caller.session.clone(),
             call_id: caller.call_id.clone(),
         }))),
@@ -206,8 +228,11 @@ struct CallMessages(Arc<OfCall>);
 #[derive(Debug)]
 struct OfCall {
     center: Arc<MessageCenter>,
-    shared: Arc<Shared>,
     target: Option<MessageTarget>,
+    /// The inbox of the caller.
+    address: String,
+    /// Its session, for which hosts are noted.
+    #[cfg(feature = "web")]
     session: String,
     call_id: String,
 }
@@ -231,7 +256,7 @@ impl OfCall {
         };
         match receiver {
             Receiver::Agent { id, .. } => {
-                let from = (self.session.as_str(), &*root_of(&self.shared));
+                let from = (self.address.as_str(), self.center.root.as_str());
                 self.center.store()?.send(from, id, content).map_err(failed)?;
                 Ok(SentMessage::default())
             }
@@ -251,7 +276,7 @@ impl OfCall {
         chat: &str,
         content: &str,
     ) -> Result<SentMessage, ToolError> {
-        let (session, call_id) = (self.session.as_str(), self.call_id.as_str());
+        let (session, call_id) = (self.address.as_str(), self.call_id.as_str());
         let store = self.center.store()?;
         let entry = store.begin(&Outgoing { session, call_id, channel: name, chat, content });
         let uncertain = match entry.map_err(failed)? {
@@ -294,7 +319,7 @@ impl OfCall {
             let error = ToolError::new(Kind::PolicyDenied, "the call names no channel");
             return Err(Undelivered { error, is_uncertain: false });
         };
-        let (session, call_id) = (self.session.as_str(), self.call_id.as_str());
+        let (session, call_id) = (self.address.as_str(), self.call_id.as_str());
         let outbound = Outbound { session, call_id, channel: name, chat, content };
         let sent = channels::send(&self.center.client, channel, &outbound).await;
         sent.map_err(|error| Undelivered {
@@ -305,14 +330,14 @@ impl OfCall {
 
     fn receive(&self, max: usize) -> Result<Inbox, ToolError> {
         let boundary = boundary()?;
-        let owner = (self.session.as_str(), &*root_of(&self.shared));
+        let owner = (self.address.as_str(), self.center.root.as_str());
         let (messages, n_left) = self.center.store()?.receive(owner, max).map_err(failed)?;
         // Another agent may pass on what a page told it.
         #[cfg(feature = "web")]
-        if let Some(web) = self.shared.web.as_ref().filter(|_| !messages.is_empty()) {
+        if let Some(web) = self.center.web.as_ref().filter(|_| !messages.is_empty()) {
             web.note_text(&self.session);
         }
-        Ok(Inbox { session: self.session.clone(), messages, n_left, boundary })
+        Ok(Inbox { session: self.address.clone(), messages, n_left, boundary })
     }
 }
 
@@ -333,10 +358,6 @@ impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         let _ = self.store.doubt(self.session, self.call_id, false);
     }
-}
-
-fn root_of(shared: &Shared) -> std::borrow::Cow<'_, str> {
-    shared.roots.paths().next().map(Path::to_string_lossy).unwrap_or_default()
 }
 
 fn boundary() -> Result<String, ToolError> {

@@ -22,7 +22,7 @@ use crate::web_sessions::WebSessions;
 pub(crate) struct Web {
     fetcher: Fetcher,
     searcher: Searcher,
-    sessions: WebSessions,
+    pub(crate) sessions: Arc<WebSessions>,
 }
 
 impl Web {
@@ -48,14 +48,7 @@ impl Web {
             ..FetchSettings::default()
         };
         let searcher = Searcher::new(search, Arc::clone(&fetching.resolver), proxies);
-        Self { fetcher: Fetcher::new(fetching), searcher, sessions: WebSessions::default() }
-    }
-}
-
-impl Web {
-    /// Notes that a session read a text that may name hosts.
-    pub(crate) fn note_text(&self, session: &str) {
-        self.sessions.note_text(session);
+        Self { fetcher: Fetcher::new(fetching), searcher, sessions: Arc::default() }
     }
 }
 

@@ -339,7 +339,7 @@ impl Approver for Elicitation {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         let asked = ClientQuestion { name: QUESTION, params: params(&question) };
-        let elicited = self.elicit(&question.call_id, asked);
+        let elicited = self.elicit(&question.asked_for, asked);
         Box::pin(async move { elicited.await.map_or(Answer::Gone, Elicited::answer) })
     }
 

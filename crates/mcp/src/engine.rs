@@ -74,7 +74,7 @@ impl Engine {
         // From here on a change concerns the client.
         self.has_listed.store(true, Ordering::SeqCst);
         let Options { dialect, session, .. } = &self.options;
-        self.runtime.with_listed_tools(dialect.as_deref(), session, make)
+        self.runtime.with_listed_tools(dialect.as_deref(), (session, None), make)
     }
 
     /// Returns whether the client knows a list of tools, which a change makes an old one.

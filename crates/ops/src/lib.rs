@@ -31,7 +31,9 @@ pub mod read;
 pub mod read_many;
 pub mod roots;
 pub mod skill;
+pub mod spawn;
 pub mod terminal;
+pub mod todo_write;
 pub mod tool_call;
 pub mod tool_search;
 pub mod web_fetch;
@@ -95,6 +97,8 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         agent_send::NATIVE.tool(),
         agent_inbox::NATIVE.tool(),
         message::NATIVE.tool(),
+        spawn::NATIVE.tool(),
+        todo_write::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
         skill::NATIVE.tool(),

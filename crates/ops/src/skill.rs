@@ -95,7 +95,7 @@ impl Operation for Skill {
 
     async fn run(args: &SkillArgs, cx: &Context) -> Result<SkillOut, ToolError> {
         if args.release {
-            return Ok(SkillOut::Released(cx.skills.release(&cx.session)));
+            return Ok(SkillOut::Released(cx.skills.release(cx.address())));
         }
         let Some(name) = &args.skill else { return Ok(SkillOut::List(cx.skills.list())) };
         let caller = SkillCaller {

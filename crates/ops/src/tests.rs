@@ -26,6 +26,8 @@ fn catalog_is_short() {
         "AgentSend",
         "AgentInbox",
         "Message",
+        "Spawn",
+        "TodoWrite",
         "CheckpointList",
         "CheckpointRestore",
         "Skill",

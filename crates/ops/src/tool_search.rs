@@ -75,7 +75,7 @@ impl Operation for ToolSearch {
     }
 
     async fn run(args: &ToolSearchArgs, cx: &Context) -> Result<FoundTools, ToolError> {
-        let searcher = ToolSearcher { session: &cx.session, dialect: cx.dialect };
+        let searcher = ToolSearcher { session: cx.address(), dialect: cx.dialect };
         let limit = args.max_results.unwrap_or(LIMIT).min(MAX_LIMIT);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Ok(match Query::of(&args.query) {

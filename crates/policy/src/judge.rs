@@ -102,6 +102,11 @@ pub const PROTECTED: &str = "protected";
 /// The rule on reading pages of public hosts.
 pub const NETWORK_GET: &str = "network.get";
 
+/// The rule on sub-agents.
+pub const SUB_AGENT: &str = "sub_agent";
+/// The operation that spawns them.
+const SPAWN: &str = "Spawn";
+
 /// The rule on messages that stay on this machine.
 pub const MESSAGE: &str = "message";
 
@@ -207,6 +212,10 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     }
     if let Some(why) = targets.message.as_ref().and_then(|message| inside(&message.receiver)) {
         return ruling(Verdict::Allow, MESSAGE, why);
+    }
+    if case.operation == SPAWN && case.effects == Effects::DELEGATE {
+        let why = "each call of a sub-agent is judged as one of the agent above it";
+        return ruling(Verdict::Allow, SUB_AGENT, why);
     }
     if (Effects::OBSERVE | Effects::SESSION).contains(case.effects) {
         let why = "it reaches what this session began, which was allowed when it began";

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use sinew_tool::{
     Access, Analysis, CommandList, Effects, FileKind, FileTarget, Host, Piece, Ruling, Targets,
-    Verdict, name_matches, tool_matches,
+    Verdict, agents, name_matches, tool_matches,
 };
 
 use crate::globs::{self, Globs, RuleError, Written};
@@ -140,16 +140,25 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Returns whether tool, effects and agent of the call match.
+    /// Returns whether tool and effects of the call match.
     fn meets(&self, case: &Case<'_>, verdict: Verdict) -> bool {
         let by_effect = self.effects.is_none_or(|effects| match verdict {
             Verdict::Allow => (Effects::OBSERVE | effects).contains(case.effects),
             Verdict::Ask | Verdict::Deny => effects.intersects(case.effects),
         });
-        let by_agent = || {
-            self.agents.is_empty() || case.agent.is_some_and(|agent| is_named(&self.agents, agent))
-        };
-        by_effect && by_agent() && self.names(case.tool, case.operation)
+        by_effect && self.names(case.tool, case.operation)
+    }
+
+    /// Returns whether the agent of the call matches. A sub-agent has the rights of all above it: what binds one of them
+    /// binds it, and what frees it frees each of them.
+    fn names_agent(&self, case: &Case<'_>, binds: bool) -> bool {
+        let is_meant =
+            |agent: Option<&str>| agent.is_some_and(|agent| is_named(&self.agents, agent));
+        self.agents.is_empty()
+            || match binds {
+                true => agents::lineage(case.agent).any(is_meant),
+                false => agents::lineage(case.agent).all(is_meant),
+            }
     }
 
     /// Returns whether a tool is one of those named.
@@ -291,7 +300,9 @@ impl Rule {
     }
 
     fn meets(&self, case: &Case<'_>) -> bool {
+        let binds = self.verdict != Verdict::Allow;
         self.when.meets(case, self.verdict)
+            && self.when.names_agent(case, binds)
             && !self.excepted(case).any(|object| object == &Object::Call)
     }
 
@@ -307,7 +318,10 @@ impl Rule {
 
     /// Returns the exceptions that hold for a call.
     fn excepted<'r>(&'r self, case: &'r Case<'_>) -> impl Iterator<Item = &'r Object> {
-        let meets = |condition: &&Condition| condition.meets(case, Verdict::Deny);
+        let frees = self.verdict != Verdict::Allow;
+        let meets = move |condition: &&Condition| {
+            condition.meets(case, Verdict::Deny) && condition.names_agent(case, !frees)
+        };
         self.unless.iter().filter(meets).map(|condition| &condition.object)
     }
 

@@ -1,4 +1,4 @@
-//! Stores the messages between agents in bounded queues, and which messages to channels were sent.
+//! Stores the messages between agents in bounded queues, which messages to channels were sent, and which sub-agents began.
 //!
 //! Every client has a process of its own, so queues, rates and the outbox are in one database. Each send checks its limits and
 //! inserts in one IMMEDIATE transaction: limits hold however many processes race.
@@ -6,6 +6,7 @@
 //! A message leaves its queue when it is read, in the transaction that reads it: two readers of one inbox never get the same
 //! message, and each read frees room. A message is lost if its reader dies before it shows it.
 
+mod children;
 mod outbox;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use crate::sessions::Sessions;
 use sinew_fs::clock::SystemClock;
 use sinew_fs::state::StateDir;
 
+pub use children::{ChildLimits, NewChildren};
 pub use outbox::{OutboxEntry, Outgoing};
 
 /// The file name of the database.
@@ -74,6 +76,18 @@ const TABLES: Tables = Tables {
         PRIMARY KEY (session, call_id)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS outbox_at ON outbox (at_ms);
+    CREATE TABLE IF NOT EXISTS child (
+        number     INTEGER PRIMARY KEY AUTOINCREMENT,
+        name       TEXT NOT NULL,
+        parent     TEXT NOT NULL,
+        session    TEXT NOT NULL,
+        at_ms      INTEGER NOT NULL,
+        is_running INTEGER NOT NULL,
+        process    TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS child_parent ON child (parent, at_ms);
+    CREATE INDEX IF NOT EXISTS child_session ON child (session, at_ms);
+    CREATE INDEX IF NOT EXISTS child_name ON child (name);
     PRAGMA user_version = 1;
     COMMIT;",
 };
@@ -163,12 +177,20 @@ pub struct MessageStore {
     limits: MessageLimits,
     redactor: Redactor,
     connection: Mutex<Option<Connection>>,
+    /// The names of sub-agents whose ends could not be recorded yet.
+    unrecorded_ends: Mutex<Vec<String>>,
 }
 
 impl MessageStore {
     /// Returns the messages of a state directory; opens and creates nothing yet.
     pub fn new(state: &Path, limits: MessageLimits, redactor: Redactor) -> Self {
-        Self { state: state.to_owned(), limits, redactor, connection: Mutex::new(None) }
+        Self {
+            state: state.to_owned(),
+            limits,
+            redactor,
+            connection: Mutex::new(None),
+            unrecorded_ends: Mutex::default(),
+        }
     }
 
     /// Returns the limits.

@@ -31,6 +31,7 @@ use tracing::Instrument as _;
 use crate::catalog::denies;
 use crate::caught::caught;
 use crate::hooks::{Notes, session};
+use crate::narrowing::Narrowings;
 use crate::runtime::{CallOptions, Runtime, anchored};
 use after::Seen;
 use open::Open;
@@ -127,7 +128,7 @@ fn judged(
 ) -> Result<(Arc<Targets>, Ruling), ToolError> {
     let catalogs = runtime.catalogs();
     let dialect = find::catalog(&catalogs, &request).map(|catalog| catalog.name);
-    let found = find::find(&catalogs, &mut request, None)?;
+    let found = find::find(&catalogs, &mut request, &Narrowings::default())?;
     let decoded = decode::decode(found, &mut request)?;
     let rules = rules(&decoded.guard, &decoded.rules)?;
     let dialect = dialect.unwrap_or_default().into();
@@ -157,9 +158,16 @@ async fn way(
     let called = open.request.name.clone();
     // Asked before the name is looked up: they may come in between.
     let are_coming = runtime.has_pending_tools();
-    let narrowing = runtime.narrowings.of(&open.request.session).filter(|_| !options.loads_skill);
-    let narrowing = narrowing.as_deref();
-    let mut found = find::find(&runtime.catalogs(), &mut open.request, narrowing);
+    let Request { session, agent, .. } = &open.request;
+    let narrowings = runtime.narrowings.of(session, agent.as_deref(), options.loads_skill);
+    let narrowings = match narrowings {
+        Ok(narrowings) => narrowings,
+        Err(error) => {
+            open.entry.admit()?;
+            return Err(error);
+        }
+    };
+    let mut found = find::find(&runtime.catalogs(), &mut open.request, &narrowings);
     // A tool that is looked for may be among those that come.
     let looks = match &found {
         Ok(found) => found.listed.tool.for_deferred(),
@@ -168,7 +176,7 @@ async fn way(
     if looks && are_coming {
         let settled = runtime.tools_settled(SETTLES);
         Box::pin(run::in_time(settled, &options.cancel, open.request.deadline)).await?;
-        found = find::find(&runtime.catalogs(), &mut open.request, narrowing);
+        found = find::find(&runtime.catalogs(), &mut open.request, &narrowings);
     }
     if open.request.name != called {
         open.entry.forwards(&open.request);

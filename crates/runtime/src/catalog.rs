@@ -6,12 +6,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use sinew_guard::{Case, Guard, Rules, Store};
 use sinew_tool::{
-    Arguments, Conventions, Dialect, Effects, Facts, FileSettings, ForeignNames, NoSkills,
-    SkillIndex, SkillInfo, Targets, Tool, ToolError, Verdict, tool_matches, wire_name,
+    AgentSpawner, Arguments, Conventions, Dialect, Effects, Facts, FileSettings, ForeignNames,
+    NoAgents, NoSkills, SkillIndex, SkillInfo, Targets, TemplateInfo, Tool, ToolError, Verdict,
+    tool_matches, wire_name,
 };
 
 use crate::foreign_names::Wanted;
-use crate::narrowing::Narrowing;
+use crate::narrowing::Narrowings;
 use crate::owner::Owner;
 use crate::schema_check::SchemaCheck;
 use crate::visibility::Visibility;
@@ -136,6 +137,7 @@ pub struct Catalog {
     reserved: Arc<[String]>,
     shown: Arc<Shown>,
     pub(crate) skills: Arc<dyn SkillIndex>,
+    pub(crate) agents: Arc<dyn AgentSpawner>,
     by_name: HashMap<String, usize>,
 }
 
@@ -171,6 +173,7 @@ impl Catalog {
             reserved: Arc::clone(reserved),
             shown: Arc::clone(shown),
             skills: Arc::new(NoSkills),
+            agents: Arc::new(NoAgents),
             tools: Vec::new(),
             by_name: HashMap::new(),
         };
@@ -273,12 +276,13 @@ impl Catalog {
 
     /// Returns the tools that are listed in catalog order, without those whose every call the rules deny.
     pub fn tools(&self) -> impl Iterator<Item = ToolInfo> + '_ {
-        self.listed(|_| false)
+        self.listed(|_| true, |_| false)
     }
 
-    /// Returns the tools that are shown, and those that `also` names.
+    /// Returns the tools that are shown, and those that `also` names, as far as they are `left`.
     pub(crate) fn listed<'a>(
         &'a self,
+        left: impl Fn(&dyn Tool) -> bool + 'a,
         also: impl Fn(&Listed) -> bool + 'a,
     ) -> impl Iterator<Item = ToolInfo> + 'a {
         let is_needed = self.needs();
@@ -286,6 +290,7 @@ impl Catalog {
             !listed.is_denied
                 && is_needed(listed)
                 && (listed.visibility == Visibility::Shown || also(listed))
+                && left(&*listed.tool)
         };
         self.tools.iter().filter(is_listed).map(|listed| self.info(listed))
     }
@@ -293,27 +298,38 @@ impl Catalog {
     /// Returns the tools that a skill leaves.
     pub(crate) fn narrowed<'a>(
         &'a self,
-        narrowing: &'a Narrowing,
+        narrowings: &'a Narrowings,
     ) -> impl Iterator<Item = ToolInfo> + 'a {
         let is_needed = self.needs();
         let is_listed = move |listed: &&Arc<Listed>| {
             // The tool that loads skills is the way back, also where no skill is left.
             !listed.is_denied
                 && (is_needed(listed) || listed.tool.skill_argument().is_some())
-                && narrowing.lists(&*listed.tool, listed.visibility)
+                && narrowings.list(&*listed.tool, listed.visibility)
         };
         self.tools.iter().filter(is_listed).map(|listed| self.info(listed))
     }
 
-    /// Says whether there is work for a tool that finds tools or loads skills.
+    /// Says whether there is work for a tool that finds tools, loads skills or spawns sub-agents.
     fn needs(&self) -> impl Fn(&Listed) -> bool + use<> {
         let has_deferred = self.deferred().next().is_some();
         let has_loader = self.tools.iter().any(|listed| listed.tool.skill_argument().is_some());
         let has_skills = has_loader && !self.skills.list().is_empty();
+        let has_spawner = self.tools.iter().any(|listed| listed.tool.spawns());
+        let has_templates = has_spawner && !self.agents.templates().is_empty();
         move |listed| {
             (has_deferred || !listed.tool.for_deferred())
+                && (has_templates || !listed.tool.spawns())
                 && (has_skills || listed.tool.skill_argument().is_none())
         }
+    }
+
+    /// Returns the tools that can be called; hidden ones too where a skill may show them.
+    pub(crate) fn usable(&self, with_hidden: bool) -> impl Iterator<Item = &dyn Tool> {
+        let is_usable = move |listed: &&Arc<Listed>| {
+            listed.is_usable() || (with_hidden && listed.visibility == Visibility::Hidden)
+        };
+        self.tools.iter().filter(is_usable).map(|listed| &*listed.tool)
     }
 
     /// Returns the tools that a search finds.
@@ -346,6 +362,13 @@ impl Catalog {
         let mut parameters = tool.parameters_with(&self.settings);
         if let Some(argument) = tool.skill_argument() {
             name_skills(&self.skills.list(), argument, &mut description, &mut parameters);
+        }
+        if tool.spawns() {
+            let templates = self.agents.templates();
+            let word = |template: &TemplateInfo| {
+                format!("\n- {}: {}", template.name, template.description)
+            };
+            description.extend(templates.iter().map(word));
         }
         ToolInfo {
             name: tool.name().to_owned(),
@@ -428,7 +451,9 @@ impl Catalog {
     pub fn own_names(&self) -> impl Iterator<Item = &str> {
         let is_own = |listed: &&Arc<Listed>| {
             let is_foreign = matches!(listed.owner, Owner::Foreign(_));
-            let has_work = !listed.tool.for_deferred() && listed.tool.skill_argument().is_none();
+            let tool = &listed.tool;
+            let has_work =
+                !tool.for_deferred() && tool.skill_argument().is_none() && !tool.spawns();
             listed.is_usable() && !is_foreign && has_work
         };
         self.tools.iter().filter(is_own).map(|listed| listed.tool.name())

@@ -22,9 +22,13 @@ use crate::catalog::Listed;
 use crate::caught::caught;
 use crate::runtime::Runtime;
 
-use self::messages::Stopped;
-
 pub use command::{CommandHook, CommandHookSettings, HookCommand, HookTrial};
+
+/// A hook that stopped an event, and the error for the caller.
+pub(crate) struct Stopped {
+    pub(crate) hook: Arc<dyn Hook>,
+    pub(crate) error: ToolError,
+}
 
 /// Hooks by event, in running order.
 #[derive(Default)]

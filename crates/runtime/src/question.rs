@@ -245,6 +245,7 @@ mod tests {
             call_id: String::from("c"),
             session: String::from("s"),
             agent: None,
+            asked_for: String::from("c"),
             tool: String::from("Write"),
             tool_origin: None,
             effects: vec!["change"],

@@ -12,9 +12,9 @@ use sinew_guard::{
     SandboxLevel, ServerProcess, ServerProgram, Shortfall, SystemClock, WebSettings,
 };
 use sinew_tool::{
-    Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
-    FileSettings, Filled, Form, Hook, Kind, Ledger, Memo, NoSkills, Progress, Recorder, Ruling,
-    SkillIndex, Tool, ToolError,
+    Access, AgentSpawner, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget,
+    Dialect, FileSettings, Filled, Form, Hook, Kind, Ledger, Memo, NoAgents, NoSkills, Progress,
+    Recorder, Ruling, SkillIndex, Tool, ToolError,
 };
 
 use tokio::sync::{Semaphore, watch};
@@ -27,11 +27,12 @@ use crate::hooks::Hooks;
 use crate::hooks::session::Sessions;
 use crate::hooks::telling::Telling;
 use crate::ledgers::NoLedger;
-use crate::narrowing::{Narrowing, Narrowings};
+use crate::narrowing::{NarrowedBy, Narrowing, NarrowingTable};
 use crate::owner::Owner;
 use crate::path_queue::PathQueue;
 use crate::schema_check;
 use crate::session_turns::SessionTurns;
+use crate::sub_agents::{SubAgent, SubAgents, WorkingAgent};
 use crate::tool_index::ToolSearches;
 
 /// Executes calls: one for each set of roots, shared by every surface of a process.
@@ -61,7 +62,8 @@ pub struct Runtime {
     pub(crate) order: PathQueue,
     pub(crate) session_turns: SessionTurns,
     pub(crate) searches: ToolSearches,
-    pub(crate) narrowings: Narrowings,
+    pub(crate) narrowings: Arc<NarrowingTable>,
+    pub(crate) sub_agents: Arc<SubAgents>,
     /// Limits concurrent long calls; further ones wait.
     pub(crate) long: Arc<Semaphore>,
 }
@@ -112,24 +114,53 @@ impl Runtime {
         });
     }
 
+    /// Sets what spawns sub-agents. Tools that do so are listed from then on, where it has templates.
+    pub fn set_agents(&self, agents: &Arc<dyn AgentSpawner>) {
+        self.catalogs.send_modify(|catalogs| {
+            for catalog in Arc::make_mut(catalogs) {
+                catalog.agents = Arc::clone(agents);
+            }
+        });
+    }
+
+    /// Returns what spawns sub-agents.
+    pub fn agents(&self) -> Arc<dyn AgentSpawner> {
+        let catalogs = self.catalogs.borrow();
+        catalogs.first().map_or_else(|| Arc::new(NoAgents) as _, |first| Arc::clone(&first.agents))
+    }
+
+    /// Lets a sub-agent make calls, until the returned guard is dropped. Then its commands are killed.
+    pub fn begin_agent(&self, agent: SubAgent) -> WorkingAgent {
+        WorkingAgent::begin(agent, &self.sub_agents, &self.narrowings, &self.guard)
+    }
+
     /// Returns the skills.
     pub fn skills(&self) -> Arc<dyn SkillIndex> {
         let catalogs = self.catalogs.borrow();
         catalogs.first().map_or_else(|| Arc::new(NoSkills) as _, |first| Arc::clone(&first.skills))
     }
 
-    /// Leaves a session these tools alone, in place of those of an earlier skill.
-    pub fn narrow_tools(&self, session: &str, narrowing: Narrowing) -> Result<(), ToolError> {
-        self.narrowings.set(session, narrowing)?;
+    /// Leaves an agent the tools of a skill alone, in place of those of an earlier one. `address` is its session, or its
+    /// name if it is a sub-agent.
+    pub fn narrow_tools(
+        &self,
+        address: &str,
+        skill: &str,
+        tools: Vec<String>,
+    ) -> Result<(), ToolError> {
+        let by = NarrowedBy::Skill(skill.to_owned());
+        self.narrowings.set_skill(address, Narrowing { by, tools })?;
         self.tell_tools_changed();
         Ok(())
     }
 
-    /// Gives a session all tools again; returns the skill that had narrowed them.
-    pub fn widen_tools(&self, session: &str) -> Option<String> {
-        let narrowing = self.narrowings.remove(session)?;
+    /// Gives an agent the tools again that a skill had taken; returns the skill.
+    pub fn widen_tools(&self, address: &str) -> Option<String> {
+        let narrowing = self.narrowings.remove_skill(address)?;
         self.tell_tools_changed();
-        Some(narrowing.skill.clone())
+        match &narrowing.by {
+            NarrowedBy::Skill(name) | NarrowedBy::Template(name) => Some(name.clone()),
+        }
     }
 
     /// Tells every surface that its list of tools is another one.
@@ -663,7 +694,8 @@ impl Builder {
             order: PathQueue::default(),
             session_turns: SessionTurns::default(),
             searches: ToolSearches::default(),
-            narrowings: Narrowings::default(),
+            narrowings: Arc::default(),
+            sub_agents: Arc::default(),
             long: Arc::new(Semaphore::new(MAX_LONG)),
         }))
     }

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use sinew_tool::sync::lock;
-use sinew_tool::{FoundTool, FoundTools, ToolIndex, ToolSearcher};
+use sinew_tool::{FoundTool, FoundTools, ToolIndex, ToolSearcher, agents};
 
 use crate::catalog::{Catalog, Listed, ToolInfo};
+use crate::narrowing::Narrowing;
 use crate::runtime::Runtime;
 use crate::tool_ranking::{Document, Ranking};
 use crate::visibility::Visibility;
@@ -79,7 +80,7 @@ impl Runtime {
     pub fn with_listed_tools<T>(
         &self,
         dialect: Option<&str>,
-        session: &str,
+        (session, agent): (&str, Option<&str>),
         make: impl FnOnce(&mut dyn Iterator<Item = ToolInfo>) -> T,
     ) -> T {
         let catalogs = self.catalogs();
@@ -87,14 +88,43 @@ impl Runtime {
             None => catalogs.first(),
             Some(name) => catalogs.iter().find(|catalog| catalog.name() == name),
         };
-        if let Some(narrowing) = self.narrowings.of(session) {
-            return make(&mut catalog.into_iter().flat_map(|catalog| catalog.narrowed(&narrowing)));
+        // A sub-agent that does not work lists nothing.
+        let Ok(narrowings) = self.narrowings.of(session, agent, false) else {
+            return make(&mut std::iter::empty());
+        };
+        if narrowings.show_hidden() {
+            return make(
+                &mut catalog.into_iter().flat_map(|catalog| catalog.narrowed(&narrowings)),
+            );
         }
         let is_found = |listed: &Listed| {
+            let address = agents::address(session, agent);
             listed.visibility == Visibility::Deferred
-                && self.searches.has_found(session, listed.tool.name())
+                && (self.searches.has_found(address, listed.tool.name())
+                    || narrowings.name_by_template(&*listed.tool))
         };
-        make(&mut catalog.into_iter().flat_map(|catalog| catalog.listed(is_found)))
+        make(
+            &mut catalog
+                .into_iter()
+                .flat_map(|catalog| catalog.listed(|tool| narrowings.allow(tool), is_found)),
+        )
+    }
+
+    /// Returns whether a template leaves an agent one of the tools that it can call.
+    pub fn leaves_one(
+        &self,
+        (session, agent): (&str, Option<&str>),
+        dialect: &str,
+        template: &Narrowing,
+    ) -> bool {
+        let catalogs = self.catalogs();
+        let catalog = catalogs.iter().find(|catalog| catalog.name() == dialect);
+        let Ok(narrowings) = self.narrowings.of(session, agent, false) else { return false };
+        catalog.is_some_and(|catalog| {
+            catalog
+                .usable(narrowings.show_hidden())
+                .any(|tool| template.allows(tool) && narrowings.allow(tool))
+        })
     }
 
     fn found(

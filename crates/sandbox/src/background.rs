@@ -46,6 +46,7 @@ impl Commands {
         command: String,
     ) -> BoxFuture<'static, Result<String, ToolError>> {
         let most = self.settings.max_background;
+        // Those of sub-agents count among those of their session.
         let seat =
             lock(&self.background).entry(caller.session.clone()).or_default().running.enter(most);
         let seat = seat.map_err(|error| {
@@ -189,6 +190,22 @@ impl Commands {
         }
     }
 
+    /// Kills the commands of one agent, by its address, and forgets it. Waits for nothing.
+    pub fn kill_commands_of(&self, address: &str) {
+        lock(&self.ended).insert(address.to_owned());
+        let of = lock(&self.background).remove(address);
+        let commands = of.map(|of| of.commands.clone()).unwrap_or_default();
+        commands.iter().filter(|ongoing| !ongoing.has_ended()).for_each(|ongoing| ongoing.kill());
+        lock(&self.sessions).retain(|(name, _), opened| {
+            let stays = name != address;
+            if !stays {
+                opened.end();
+            }
+            stays
+        });
+        self.session_cwds.forget(address);
+    }
+
     /// Ends a background command.
     pub(super) fn end_one(
         &self,
@@ -278,10 +295,10 @@ fn go_on(
     store.begin();
     let stored = store.path();
     let size = job.terminal;
-    let began = commands.order(&caller.session, job).and_then(|mut running| {
+    let began = commands.order(caller.address(), job).and_then(|mut running| {
         let line = running.ordered.line.try_clone().map_err(broken)?;
         let terminal = running.tty.take().zip(size);
-        Ok((commands.goes_on(&caller.session, (command, stored), line, terminal), running))
+        Ok((commands.goes_on(caller.address(), (command, stored), line, terminal), running))
     });
     let (ongoing, running) = match began {
         Ok(began) => began,

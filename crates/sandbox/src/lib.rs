@@ -40,7 +40,7 @@ mod terminal;
 mod urgency;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -146,6 +146,8 @@ pub struct Commands {
     sessions: Mutex<Sessions>,
     session_cwds: SessionCwds,
     background: Mutex<HashMap<String, InBackground>>,
+    /// The sub-agents that ended, by their addresses: none of their commands begins any more.
+    ended: Mutex<HashSet<String>>,
     counted: Counted,
     warned: AtomicBool,
     end_ledger: EndLedger,
@@ -178,6 +180,7 @@ impl Commands {
             sessions: Mutex::default(),
             session_cwds: SessionCwds::default(),
             background: Mutex::default(),
+            ended: Mutex::default(),
             counted: Counted::default(),
             warned: AtomicBool::new(false),
             end_ledger: EndLedger::default(),
@@ -352,6 +355,10 @@ impl Commands {
         let mut sessions = lock(&self.sessions);
         if let Some(session) = self.opened(&sessions, name, globs) {
             return Ok(session);
+        }
+        // Beneath the lock, so that one that ends now is closed with the others.
+        if lock(&self.ended).contains(name) {
+            return Err(ToolError::new(Kind::Unavailable, "the agent of this command ended"));
         }
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
         let session = Arc::new(self.open_session(helper, globs, self.settings.network)?);

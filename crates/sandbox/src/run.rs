@@ -130,12 +130,12 @@ impl Processes for CallProcesses {
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
         // An open session needs no wait, so the command runs before another task wakes up.
-        let at_once = commands.order_at_once(&caller.session, job);
+        let at_once = commands.order_at_once(caller.address(), job);
         Box::pin(async move {
             let running = match at_once {
                 AtOnce::Ordered(ordered) => ordered?,
                 AtOnce::Not(job) => {
-                    let (commands, session) = (Arc::clone(&commands), caller.session.clone());
+                    let (commands, session) = (Arc::clone(&commands), caller.address().to_owned());
                     on_thread(move || commands.order(&session, job))?.await??
                 }
             };
@@ -171,7 +171,7 @@ impl Processes for CallProcesses {
             CommandLine::Shell(_, text) => text.clone(),
             CommandLine::Argv(argv) => argv.join(" "),
         };
-        let (commands, session) = (Arc::clone(&self.commands), self.caller.session.clone());
+        let (commands, session) = (Arc::clone(&self.commands), self.caller.address().to_owned());
         let (globs, used) = (Arc::clone(&job.globs), Arc::clone(&self.used));
         let begun = self.commands.begin((&self.caller, self.store.clone()), job, text);
         Box::pin(async move {
@@ -187,11 +187,11 @@ impl Processes for CallProcesses {
     }
 
     fn running(&self) -> Vec<Background> {
-        self.commands.running(&self.caller.session)
+        self.commands.running(self.caller.address())
     }
 
     fn background(&self) -> Vec<Background> {
-        self.commands.background(&self.caller.session)
+        self.commands.background(self.caller.address())
     }
 
     fn news(
@@ -201,27 +201,27 @@ impl Processes for CallProcesses {
         whole_lines: bool,
     ) -> BoxFuture<'static, Result<News, ToolError>> {
         self.reaches(id);
-        self.commands.news(&self.caller.session, id, wait, whole_lines)
+        self.commands.news(self.caller.address(), id, wait, whole_lines)
     }
 
     fn end(&self, id: &str) -> BoxFuture<'static, Result<Background, ToolError>> {
         self.reaches(id);
-        self.commands.end_one(&self.caller.session, id)
+        self.commands.end_one(self.caller.address(), id)
     }
 
     fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>> {
         self.reaches(id);
-        self.commands.enter(&self.caller.session, id, typed)
+        self.commands.enter(self.caller.address(), id, typed)
     }
 
     fn resize(&self, id: &str, rows: Option<u16>, cols: Option<u16>) -> Result<(), ToolError> {
         self.reaches(id);
-        self.commands.resize(&self.caller.session, id, (rows, cols))
+        self.commands.resize(self.caller.address(), id, (rows, cols))
     }
 
     fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
         self.reaches(id);
-        self.commands.screen(&self.caller.session, id, wait)
+        self.commands.screen(self.caller.address(), id, wait)
     }
 }
 
@@ -353,7 +353,7 @@ fn finished(
     };
     let moved = cwd
         .filter(|_| keeps_cwd)
-        .and_then(|cwd| commands.session_cwds.ended_in(&caller.session, cwd, &commands.writable));
+        .and_then(|cwd| commands.session_cwds.ended_in(caller.address(), cwd, &commands.writable));
     Ok(Finished {
         exit,
         duration: captured.duration,
@@ -365,7 +365,7 @@ fn finished(
         n_left,
         may_run_on,
         moved,
-        went_back: commands.session_cwds.take_went_back(&caller.session).filter(|_| keeps_cwd),
+        went_back: commands.session_cwds.take_went_back(caller.address()).filter(|_| keeps_cwd),
         contained,
         findings,
     })
@@ -378,7 +378,7 @@ fn not_entered(commands: &Commands, caller: &Caller, cwd: &Path) -> ToolError {
         Kind::Stale,
         format!("the working directory was replaced or cannot be entered: {shown}"),
     );
-    match commands.session_cwds.leave(&caller.session, cwd, &commands.writable) {
+    match commands.session_cwds.leave(caller.address(), cwd, &commands.writable) {
         Some(to) => {
             error.hint(format!("repeat the call: commands start in {} now", line_name(&to)))
         }

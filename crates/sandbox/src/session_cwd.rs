@@ -72,6 +72,11 @@ impl SessionCwds {
         Some(to.to_owned())
     }
 
+    /// Forgets a session.
+    pub(super) fn forget(&self, session: &str) {
+        self.lock().remove(session);
+    }
+
     /// Returns where a session went back to, unless a reply has reported it.
     pub(super) fn take_went_back(&self, session: &str) -> Option<WentBack> {
         self.lock().get_mut(session)?.went_back.take()

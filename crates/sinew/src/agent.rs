@@ -10,6 +10,7 @@ mod model_key;
 pub(crate) mod models;
 pub(crate) mod report;
 mod setup;
+pub(crate) mod spawner;
 pub(crate) mod text_output;
 pub(crate) mod transcript;
 

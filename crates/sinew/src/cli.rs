@@ -176,6 +176,12 @@ pub enum Command {
         #[command(subcommand)]
         command: SkillsCommand,
     },
+    /// List and show the templates of sub-agents.
+    Agents {
+        /// What to do.
+        #[command(subcommand)]
+        command: AgentsCommand,
+    },
     /// List, show, copy and export the sessions of agents.
     Sessions {
         /// What to do.
@@ -351,6 +357,23 @@ pub enum SkillsCommand {
     },
 }
 
+/// `sinew agents`.
+#[derive(Debug, Subcommand)]
+pub enum AgentsCommand {
+    /// List the templates of the project, of the user and of this machine, and the built-in ones; what is left out is said on
+    /// standard error.
+    List {
+        /// Print one JSON object a line, and one a problem.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a template.
+    Show {
+        /// Its name.
+        template: String,
+    },
+}
+
 /// `sinew sessions`.
 #[derive(Debug, Subcommand)]
 pub enum SessionsCommand {
@@ -462,6 +485,9 @@ pub enum AuditCommand {
         /// The most that are listed.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: u64,
+        /// List calls beneath the calls that caused them, such as those of sub-agents beneath their spawn, the oldest first.
+        #[arg(long, conflicts_with = "json")]
+        tree: bool,
         /// Print one JSON object a line.
         #[arg(long)]
         json: bool,

@@ -1,5 +1,6 @@
 //! Implements the subcommands, one file each, and their shared warnings.
 
+pub(crate) mod agents;
 pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod chat;

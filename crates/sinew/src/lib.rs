@@ -87,7 +87,8 @@ pub use sinew_mcp::{
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,
     CompositeToolProvider, ForeignEntry, ForeignTool, HookCommand, HookTrial, MemoryLedger,
-    Narrowing, NoLedger, Owner, Runtime, ToolDefinition, ToolInfo, ToolProvider, Visibility,
+    NarrowedBy, Narrowing, NoLedger, Owner, Runtime, SessionGrant, SessionGrantStore, SubAgent,
+    ToolDefinition, ToolInfo, ToolProvider, Visibility, WorkingAgent,
 };
 pub use sinew_tool::*;
 
@@ -147,6 +148,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Run(args) => commands::run::run(load()?, args),
         cli::Command::Chat(args) => commands::chat::run(&load, args),
         cli::Command::Replay(args) => commands::replay::run(&cli.global, helper.clone(), args),
+        cli::Command::Agents { command } => commands::agents::run(&load()?, command),
         cli::Command::Skills { command } => commands::skills::run(&load()?, command),
         cli::Command::Sessions { command } => commands::sessions::run(&load()?, command),
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use serde_json::json;
-use sinew_runtime::{CallOptions, Narrowing, Runtime};
+use sinew_runtime::{CallOptions, Runtime};
 use sinew_tool::sync::lock;
 use sinew_tool::{
     Block, BoxFuture, Kind, LoadedSkill, Reply, Request, SkillCaller, SkillIndex, SkillInfo,
@@ -15,6 +15,7 @@ use sinew_tool::{
 };
 
 use crate::agent::instructions::may_read;
+use crate::config::agent_templates::{FoundTemplates, agent_templates};
 use crate::config::skills::{self, FoundSkills, Piece, SkillFile, SkillPlaces, TemplateValues};
 use crate::config::trust::{Known, Trusted};
 use crate::wiring::{self, Loaded, Places};
@@ -67,6 +68,11 @@ impl SkillFinder {
     /// Finds the skills.
     pub(crate) fn find(&self) -> FoundSkills {
         skills::skills(&self.places, |project| self.known(project))
+    }
+
+    /// Finds the templates of sub-agents.
+    pub(crate) fn find_templates(&self) -> FoundTemplates {
+        agent_templates(&self.places, |project| self.known(project))
     }
 
     fn signature(&self) -> u64 {
@@ -181,15 +187,15 @@ impl Skills {
             skill.pieces(values).map_err(|(argument, why)| ToolError::argument(argument, why))?;
         let text = text_of(&runtime, caller, pieces).await?;
         let allowed = skill.head.allowed_tools.clone();
+        let address = caller.address();
         match &allowed {
             Some(tools) => {
                 let mut tools = tools.clone();
                 tools.extend(sinew_dialects::operations(&tools));
-                let narrowing = Narrowing { skill: skill.name.clone(), tools };
-                runtime.narrow_tools(caller.session, narrowing)?;
+                runtime.narrow_tools(address, &skill.name, tools)?;
             }
             // A skill replaces the one before.
-            None => drop(runtime.widen_tools(caller.session)),
+            None => drop(runtime.widen_tools(address)),
         }
         let (name, files) = (skill.name.clone(), skill.files.clone());
         Ok(LoadedSkill { name, text, files, allowed_tools: allowed })

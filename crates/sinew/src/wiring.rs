@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use sinew_guard::{
-    Audit, Checkpoints, GlobalIgnore, JournalSettings, OnFailure, Recorded, Redactor, SqliteLedger,
-    StateDir, WebSettings,
+    Audit, Checkpoints, GlobalIgnore, JournalSettings, MessageStore, OnFailure, Recorded, Redactor,
+    SqliteLedger, StateDir, WebSettings,
 };
 use sinew_mcp_client::Servers;
 use sinew_ops::tool_call::ToolCall;
@@ -77,6 +77,8 @@ pub(crate) struct Wired {
     pub(crate) session: String,
     /// The MCP servers of others, if there are any.
     pub(crate) servers: Option<Servers>,
+    /// The messages between agents, if there is a state directory.
+    pub(crate) messages: Option<Arc<MessageStore>>,
 }
 
 impl Wired {
@@ -155,7 +157,9 @@ pub(crate) fn wire(
     let web = settings.web.clone();
     let proxies = loaded.layered.proxies(&web.proxies)?;
     builder = builder.web(WebSettings { helper, search, proxies, ..web });
-    builder = builder.messages(messages::settings(loaded));
+    let messages = messages::settings(loaded);
+    let store = messages.store.clone();
+    builder = builder.messages(messages);
     let checkpoints = checkpoints(loaded);
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));
@@ -187,7 +191,7 @@ pub(crate) fn wire(
     if LogLevel::Info <= settings.log {
         say(&format!("session {session}, roots {:?}", runtime.roots()));
     }
-    Ok(Wired { runtime, ledger, trace, checkpoints, session, servers })
+    Ok(Wired { runtime, ledger, trace, checkpoints, session, servers, messages: store })
 }
 
 /// Adds the keys of searches, which are in variables.

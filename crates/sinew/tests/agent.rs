@@ -10,12 +10,12 @@ use sinew::dialects::{NATIVE, dialect};
 use sinew::sync::lock;
 use sinew::{
     AgentEvent, Approvals, Asking, BoxFuture, Cancel, Checkpoints, Decision, Hook, HookEvent,
-    Runtime, StateDir, ToolError,
+    Runtime, StateDir, SubAgent, ToolError,
 };
 use sinew_agent::{
     Agent, AgentError, AgentSettings, Budget, Completion, CompletionRequest, Entry, Message, Model,
     ModelError, ModelErrorKind, Offer, OutputCompaction, Part, Session, StopReason, StreamEvent,
-    ToolCall, ToolSpec, Transcript, TurnEnd, TurnEvent, TurnStop, Usage,
+    SubAgentPlace, ToolCall, ToolSpec, Transcript, TurnEnd, TurnEvent, TurnStop, Usage,
 };
 
 /// What the model does when it is asked.
@@ -144,6 +144,8 @@ impl Bench {
         let builder = Runtime::builder(NATIVE).root(&root).checkpoints(checkpoints).asking(asking);
         let runtime = change(builder).build().unwrap();
         let settings = AgentSettings {
+            spending: Arc::default(),
+            sub_agent: None,
             session: String::from("s"),
             provider: String::from("test"),
             system: String::from("You help."),
@@ -623,8 +625,7 @@ fn skill_narrows_the_tools_of_its_turn() {
         Says::Text("wrote it"),
     ]);
     let tools = vec![String::from("Read"), String::from("Gr*")];
-    let narrowing = sinew::Narrowing { skill: String::from("look"), tools };
-    bench.runtime.narrow_tools("s", narrowing).unwrap();
+    bench.runtime.narrow_tools("s", "look", tools).unwrap();
     bench.turn(Some("look")).unwrap();
     assert_eq!(bench.read("new.txt"), "");
     let results = bench.results();
@@ -640,4 +641,39 @@ fn skill_narrows_the_tools_of_its_turn() {
     bench.turn(Some("write")).unwrap();
     assert_eq!(bench.read("new.txt"), "x");
     assert!(5 < names(&bench.seen()[3]).len());
+}
+
+#[test]
+fn sub_agent_keeps_roots_and_turn_of_the_call_that_spawned_it() {
+    for (narrowed, expected) in [(true, "! "), (false, "1→one")] {
+        let mut bench = Bench::new(Vec::new());
+        fs::create_dir(bench.root.join("sub")).unwrap();
+        let (old, new) = (bench.root.join("a.txt"), bench.root.join("sub/new.txt"));
+        let write = Says::Calls(vec![("Write", json!({"file_path": new, "content": "x"}))]);
+        let read = Says::Calls(vec![("Read", json!({"file_path": old}))]);
+        *lock(&bench.script.says) = vec![read, write.clone(), Says::Text("over")].into();
+        let name = String::from("s/general-7");
+        let (session, spawned_by) = (String::from("s"), String::from("s-1"));
+        let agent = SubAgent { name: name.clone(), tools: None, session, spawned_by };
+        let working = bench.runtime.begin_agent(agent);
+        bench.settings.sub_agent = Some(SubAgentPlace {
+            name,
+            number: String::from("7"),
+            spawned_by: String::from("s-1"),
+            turn: Some(String::from("4")),
+            roots: narrowed.then(|| vec![bench.root.join("sub")]),
+            dialect: "native",
+            max_tokens: 1_000_000,
+        });
+        bench.turn(Some("look")).unwrap();
+        let results = bench.results();
+        assert!(results[0].contains(expected), "{results:?}");
+        assert_eq!(bench.read("sub/new.txt"), "x", "{results:?}");
+        drop(working);
+        // Behind the call that spawned it nothing runs any more.
+        fs::remove_file(bench.root.join("sub/new.txt")).unwrap();
+        *lock(&bench.script.says) = vec![write, Says::Text("over")].into();
+        bench.turn(Some("again")).unwrap();
+        assert_eq!(bench.read("sub/new.txt"), "");
+    }
 }

@@ -263,7 +263,7 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 21] = [
+const TOOLS: [&str; 22] = [
     "Read",
     "Write",
     "Edit",
@@ -283,6 +283,7 @@ const TOOLS: [&str; 21] = [
     "AgentSend",
     "AgentInbox",
     "Message",
+    "TodoWrite",
     "CheckpointList",
     "CheckpointRestore",
 ];
@@ -342,7 +343,10 @@ fn every_form_of_the_list_holds_every_tool() {
 #[test]
 fn what_is_not_served_is_unknown() {
     for (words, served) in [
-        ("read", &["Read", "Glob", "Grep", "List", "MemoryRead", "CheckpointList"][..]),
+        (
+            "read",
+            &["Read", "Glob", "Grep", "List", "MemoryRead", "TodoWrite", "CheckpointList"][..],
+        ),
         ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch", "MemoryWrite", "CheckpointRestore"]),
         ("core", &CORE),
         ("run", &["Bash", "BashOutput", "KillShell", "Terminal"]),
@@ -978,6 +982,13 @@ const KEYS: &[Row] = &[
     ("agent.instructions", "false", SHOW, "", Seen::Resolved("agent.instructions = false")),
     ("agent.max_age_days", "7", SHOW, "", Seen::Resolved("agent.max_age_days = 7")),
     ("agent.max_sessions", "7", SHOW, "", Seen::Resolved("agent.max_sessions = 7")),
+    ("sub_agents.max_depth", "4", SHOW, "", Seen::Resolved("sub_agents.max_depth = 4")),
+    ("sub_agents.max_children", "7", SHOW, "", Seen::Resolved("sub_agents.max_children = 7")),
+    ("sub_agents.max_running", "4", SHOW, "", Seen::Resolved("sub_agents.max_running = 4")),
+    ("sub_agents.max_total", "7", SHOW, "", Seen::Resolved("sub_agents.max_total = 7")),
+    ("sub_agents.timeout_s", "7", SHOW, "", Seen::Resolved("sub_agents.timeout_s = 7")),
+    ("sub_agents.max_tokens", "7", SHOW, "", Seen::Resolved("sub_agents.max_tokens = 7")),
+    ("sub_agents.max_iterations", "7", SHOW, "", Seen::Resolved("sub_agents.max_iterations = 7")),
     ("metrics.interval_s", "7", SHOW, "", Seen::Resolved("metrics.interval_s = 7")),
     ("trace.file", "{root}/x", LIST, "", Seen::Shows("`trace.file` must lie outside", "a.txt")),
 ];

@@ -207,7 +207,7 @@ fn judged(place: &Place, asked: &[Value]) -> Vec<Value> {
 #[test]
 fn absent_names_are_said_once() {
     for (form, text, name) in [
-        ("clawft", r#"{"tools": {"denylist": ["write_file", "browser"]}}"#, "browser"),
+        ("clawft", r#"{"tools": {"denylist": ["write_file", "canvas"]}}"#, "canvas"),
         ("molf", r#"{"read_file": {"*": "allow", "/srv/elsewhere/**": "deny"}}"#, "/srv/elsewhere"),
         (
             "claude-code",

@@ -42,6 +42,7 @@ mod served;
 mod shell;
 mod signals;
 mod snapshot;
+mod sub_agents;
 mod trust;
 mod undo;
 mod writers;

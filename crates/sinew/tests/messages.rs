@@ -64,7 +64,7 @@ fn has(result: &Value, words: &str) {
     assert!(text(result).contains(words), "no {words:?} in {result}");
 }
 
-/// A service on the loopback interface: it passes requests on, and answers as it is told.
+/// A service on the loopback interface: it passes requests on, and answers by a script.
 struct Service {
     address: String,
     requests: Receiver<(TcpStream, String)>,

@@ -4,6 +4,7 @@
 //! that operations, dialects and the way of a call can be tested without a real tree. Its commands are
 //! [`Scripted`].
 
+mod agents;
 mod commands;
 mod golden;
 mod ignore_rules;
@@ -15,6 +16,7 @@ mod shared;
 mod skills;
 mod tree;
 
+pub use agents::{MemoryAgents, Spawned};
 pub use commands::{COMMAND_ROWS, Scripted, finished};
 pub use golden::golden;
 pub use mailbox::Mailbox;

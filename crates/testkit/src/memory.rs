@@ -30,10 +30,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings, FileState,
-    FileTarget, Host, Kind, Links, Memo, MemoryScope, MessageClaim, NoCheckpoints, NoProcesses,
-    NoSkills, NoTools, Prepared, Preview, Processes, Progress, Reply, SearchClaim, Shaping,
-    SkillIndex, Slot, Stamp, Targets, Tool, ToolError, UrlClaim, UrlTarget, World,
+    AgentSpawner, Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings,
+    FileState, FileTarget, Host, Kind, Links, Memo, MemoryScope, MessageClaim, NoAgents,
+    NoCheckpoints, NoProcesses, NoSkills, NoTools, Prepared, Preview, Processes, Progress, Reply,
+    SearchClaim, Shaping, SkillIndex, Slot, Stamp, Targets, Tool, ToolError, UrlClaim, UrlTarget,
+    World,
 };
 
 use crate::knowledge::{CallKnowledge, MemoryKnowledge};
@@ -71,6 +72,8 @@ pub struct MemoryWorld {
     pub pages: Pages,
     /// The skills that calls load.
     pub skills: Arc<dyn SkillIndex>,
+    /// What spawns sub-agents.
+    pub agents: Arc<dyn AgentSpawner>,
     /// The messages of every call.
     pub mailbox: Mailbox,
     /// The cancellation of every call.
@@ -104,6 +107,7 @@ impl MemoryWorld {
             processes: Arc::new(NoProcesses),
             pages: Pages::default(),
             skills: Arc::new(NoSkills),
+            agents: Arc::new(NoAgents),
             mailbox: Mailbox::default(),
             cancel: Cancel::default(),
             deadline: None,
@@ -267,6 +271,7 @@ impl MemoryWorld {
             dialect: "test",
             tools: Arc::new(NoTools),
             skills: Arc::clone(&self.skills),
+            agents: Arc::clone(&self.agents),
             world: World {
                 files: Arc::new(files),
                 processes: Arc::clone(&self.processes),

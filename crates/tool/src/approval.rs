@@ -18,6 +18,9 @@ pub struct Question {
     pub session: String,
     /// The agent, if there are several.
     pub agent: Option<String>,
+    /// The call whose client is asked: for a call of a sub-agent the one of the session that spawned it, or spawned what
+    /// spawned it, else the call itself.
+    pub asked_for: String,
     /// The wire name of the tool.
     pub tool: String,
     /// Where a tool of another server comes from.

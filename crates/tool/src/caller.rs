@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use crate::agents;
+
 /// The session, agent and call behind a change or command.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The session; its calls share background commands.
+    /// The session.
     pub session: String,
     /// The agent, if there are several; each has its own file knowledge.
     pub agent: Option<String>,
@@ -17,4 +19,11 @@ pub struct Caller {
     pub tool: String,
     /// The dialect of the call.
     pub dialect: Cow<'static, str>,
+}
+
+impl Caller {
+    /// Returns where its commands run and its messages arrive; see [`agents::address`].
+    pub fn address(&self) -> &str {
+        agents::address(&self.session, self.agent.as_deref())
+    }
 }

@@ -4,6 +4,7 @@
 //! returns a [`Reply`]. [`Facts`] describe a tool without its name. This crate opens no file, starts no
 //! process and reads no clock: the guard grants that authority as a `World`.
 
+pub mod agents;
 mod analysis;
 mod approval;
 mod background;
@@ -45,6 +46,7 @@ pub mod visible;
 mod word_enum;
 mod world;
 
+pub use agents::{AgentReport, AgentSpawner, AgentTask, NoAgents, SpawnLimit, TemplateInfo};
 pub use analysis::{Analysis, CommandList, LazyCommandList, Piece, Plain, Segment, Unclear};
 pub use approval::{Answer, Approver, Cover, Filled, Form, Question, Scope};
 pub use background::{Background, Key, Matcher, News, Screen, Size, Typed, Wait, Waited};

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects, Expect, Facts, FileError,
-    FileOp, FileSettings, FileTarget, Kind, Memo, MessageClaim, Progress, Restore, SearchClaim,
-    SkillIndex, Slot, Targets, ToolError, ToolIndex, UrlClaim, World, Written, line_name,
+    AgentSpawner, BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects, Expect, Facts,
+    FileError, FileOp, FileSettings, FileTarget, Kind, Memo, MessageClaim, Progress, Restore,
+    SearchClaim, SkillIndex, Slot, Targets, ToolError, ToolIndex, UrlClaim, World, Written, agents,
+    line_name,
 };
 
 /// The expected change of a call, computed before an approval question.
@@ -49,6 +50,8 @@ pub struct Context {
     pub tools: Arc<dyn ToolIndex>,
     /// The skills.
     pub skills: Arc<dyn SkillIndex>,
+    /// Spawns sub-agents.
+    pub agents: Arc<dyn AgentSpawner>,
     /// The World of the call's targets.
     pub world: World,
     /// The contained targets.
@@ -70,6 +73,11 @@ pub struct Context {
 }
 
 impl Context {
+    /// Returns the inbox of the caller; see [`agents::address`].
+    pub fn address(&self) -> &str {
+        agents::address(&self.session, self.agent.as_deref())
+    }
+
     /// Returns the target of a claim by index.
     pub fn target(&self, at: usize) -> Result<&FileTarget, ToolError> {
         self.targets.files.get(at).ok_or_else(|| {

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
+use crate::agents;
+
 /// The arguments of a call as written: a JSON object.
 pub type Arguments = Map<String, Value>;
 
@@ -15,7 +17,7 @@ pub struct Request {
     pub call_id: String,
     /// The session of the call.
     pub session: String,
-    /// The agent, if there are several.
+    /// The agent, if there are several. One with `/` is a sub-agent; see [`agents`].
     pub agent: Option<String>,
     /// The conversation turn, if the caller counts turns; selects checkpoints.
     pub turn: Option<String>,
@@ -51,6 +53,11 @@ impl Request {
             name: name.into(),
             arguments,
         }
+    }
+
+    /// Returns where its commands run and its messages arrive; see [`agents::address`].
+    pub fn address(&self) -> &str {
+        agents::address(&self.session, self.agent.as_deref())
     }
 }
 

@@ -84,6 +84,8 @@ pub struct Row<O: Operation> {
     pub for_deferred: bool,
     /// The parameter that names a skill: the row is listed only where there are some, with their names as its values.
     pub skill_argument: Option<&'static str>,
+    /// Whether it spawns sub-agents: the row is listed only where they can work, with the templates that there are.
+    pub spawns: bool,
     /// Shapes an outcome.
     pub shape: fn(&O::Args, O::Out, &Shaping<'_>) -> Reply,
     /// Shapes an error, with the path as written.
@@ -111,6 +113,7 @@ impl<O: Operation> Row<O> {
             core: true,
             for_deferred: false,
             skill_argument: None,
+            spawns: false,
             shape,
             fail: |error, _| Reply::failure(error),
         }
@@ -196,6 +199,10 @@ impl<O: Operation> Tool for Row<O> {
 
     fn skill_argument(&self) -> Option<&str> {
         self.skill_argument
+    }
+
+    fn spawns(&self) -> bool {
+        self.spawns
     }
 
     fn checked_by_schema(&self) -> bool {

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::{BoxFuture, Kind, ToolError, shown_line};
+use crate::{BoxFuture, Kind, ToolError, agents, shown_line};
 
 /// A skill as a model finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,13 @@ pub struct SkillCaller<'a> {
     pub dialect: Option<&'a str>,
     /// The id of the call that loads the skill; `None` where a person does.
     pub call_id: Option<&'a str>,
+}
+
+impl<'a> SkillCaller<'a> {
+    /// Returns what has the tools of the skill from then on; see [`agents::address`].
+    pub fn address(&self) -> &'a str {
+        agents::address(self.session, self.agent)
+    }
 }
 
 /// What is wanted of a skill.
@@ -72,8 +79,8 @@ pub trait SkillIndex: Debug + Send + Sync {
         wanted: SkillRequest<'a>,
     ) -> BoxFuture<'a, Result<LoadedSkill, ToolError>>;
 
-    /// Gives a session all tools again; returns the skill that had narrowed them.
-    fn release(&self, session: &str) -> Option<String>;
+    /// Gives an agent the tools again that a skill had taken; returns the skill.
+    fn release(&self, address: &str) -> Option<String>;
 }
 
 /// No skills.

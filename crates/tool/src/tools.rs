@@ -124,6 +124,11 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
+    /// Returns whether it spawns sub-agents: then it is listed only where they can work.
+    fn spawns(&self) -> bool {
+        false
+    }
+
     /// Returns the call to which a call of this tool is forwarded: the name of another tool, and its arguments.
     fn forwards(&self, args: &Arguments) -> Option<Result<(String, Arguments), ToolError>> {
         let _ = args;

@@ -1,6 +1,6 @@
 //! Sends messages to the channels of a person: Telegram, Slack, Discord, or a webhook of the user.
 //!
-//! The user names the addresses, so they need not be public. A request goes out once: there is no redirect and no retry, since a
+//! The user names the addresses, so they need not be public. A request is sent once: there is no redirect and no retry, since a
 //! second request could be a second message. Each service says in its own form what went wrong; a [`ChannelError`] has it in one.
 
 use std::fmt;

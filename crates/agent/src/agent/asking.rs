@@ -57,7 +57,7 @@ impl Agent {
         self.after_model_call(turn, &mut completion, begun.elapsed()).await?;
         self.number_calls(&mut completion.parts);
         let Completion { parts, stop, usage } = completion;
-        self.spent.add(&usage);
+        self.spend(&usage);
         self.learn(usage);
         listener(TurnEvent::Answered { usage });
         let calls: Vec<ToolCall> = message_calls(&parts).cloned().collect();

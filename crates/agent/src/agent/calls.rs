@@ -71,7 +71,7 @@ impl Agent {
                     continue;
                 }
             };
-            let call_id = format!("{}-{}", self.settings.session, self.session.n_calls() + 1);
+            let call_id = self.next_call_id();
             let (id, ledger_id) = (call.id.clone(), call_id.clone());
             self.store(Entry::CallBegins { id, call_id: ledger_id })?;
             turn.repeats.begin(call);
@@ -80,6 +80,13 @@ impl Agent {
             let mut request = Request::new(call_id, call.full_name(), arguments);
             request.session.clone_from(&self.settings.session);
             request.turn = Some(turn.name.clone());
+            if let Some(place) = &self.settings.sub_agent {
+                request.agent = Some(place.name.clone());
+                request.parent = Some(place.spawned_by.clone());
+                request.turn.clone_from(&place.turn);
+                request.roots.clone_from(&place.roots);
+                request.dialect = Some(place.dialect.to_owned());
+            }
             let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
             let called = self.runtime.call(request, options);
             running.push(async move {
@@ -94,6 +101,15 @@ impl Agent {
             self.end_call(call, result, Some(&reply), duration, listener)?;
         }
         Ok(was_stopped)
+    }
+
+    /// Returns the id of the next call in the ledger.
+    fn next_call_id(&self) -> String {
+        let (session, n) = (&self.settings.session, self.session.n_calls() + 1);
+        match &self.settings.sub_agent {
+            Some(place) => format!("{session}-a{}-{n}", place.number),
+            None => format!("{session}-{n}"),
+        }
     }
 
     fn end_call(

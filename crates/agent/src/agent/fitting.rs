@@ -143,6 +143,7 @@ impl Agent {
             Either::Right(_) => return None,
         };
         self.spent.add(&completed.usage);
+        self.settings.spending.add(&completed.usage, self.settings.prices.as_ref());
         let notes = message_text(&completed.parts);
         if notes.trim().is_empty() || completed.stop != StopReason::End {
             return None;

@@ -13,7 +13,7 @@ use super::{Agent, AgentError, Turn};
 use crate::message::{Message, Part, ToolCall, message_calls, message_text};
 use crate::model::{Completion, ToolSpec};
 
-/// The name of the agent in events; sub-agents will have others.
+/// The name of the agent in events; sub-agents have others.
 const MAIN: &str = "main";
 
 impl Agent {
@@ -22,11 +22,12 @@ impl Agent {
         let session = || self.settings.session.clone();
         let model = || self.model.name().to_owned();
         if !self.is_started && self.runtime.has_hooks_at(HookEvent::AgentStart) {
-            let (agent, prompt) = (MAIN.to_owned(), prompt.to_owned());
+            let (agent, prompt) = (self.event_name(), prompt.to_owned());
             let start = AgentStart { session: session(), agent, prompt, model: model() };
             self.runtime.agent_event(AgentEvent::AgentStart(start)).await?;
         }
-        if self.runtime.has_hooks_at(HookEvent::TurnStart) {
+        // A sub-agent works within the turn of the agent above it.
+        if self.sub_agent().is_none() && self.runtime.has_hooks_at(HookEvent::TurnStart) {
             let (turn, prompt) = (turn.to_owned(), prompt.to_owned());
             let start = TurnStart { session: session(), turn, prompt, model: model() };
             // What has begun cannot be blocked.
@@ -36,9 +37,13 @@ impl Agent {
         Ok(())
     }
 
+    fn event_name(&self) -> String {
+        self.sub_agent().unwrap_or(MAIN).to_owned()
+    }
+
     /// Fires the end of a turn, also of one that failed.
     pub(super) async fn turn_ended(&self, turn: &Turn, duration: Duration) {
-        if !self.runtime.has_hooks_at(HookEvent::TurnEnd) {
+        if self.sub_agent().is_some() || !self.runtime.has_hooks_at(HookEvent::TurnEnd) {
             return;
         }
         let payload = TurnEndPayload {
@@ -59,7 +64,7 @@ impl Agent {
         }
         let payload = AgentEnd {
             session: self.settings.session.clone(),
-            agent: MAIN.to_owned(),
+            agent: self.event_name(),
             text: self.session.answer().to_owned(),
             n_iterations: self.n_iterations,
             n_tool_calls: self.n_calls,

@@ -44,8 +44,9 @@ mod tests {
                 json!([
                     {"verdict": "allow", "tools": ["Read"]},
                     {"verdict": "allow", "tools": ["Grep"]},
+                    {"verdict": "allow", "tools": ["Spawn"]},
                 ]),
-                2,
+                1,
             ),
             ("[tools]\nauto_approve = true\n", json!(null), 1),
             ("auto_approve = false\nallow_list = []\n", json!(null), 0),

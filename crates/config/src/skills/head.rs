@@ -1,14 +1,11 @@
 //! Reads the front matter of a `SKILL.md`: the keys of every known form, and a warning for each other one.
 
 use serde_json::{Map, Value};
-use serde_saphyr::{MergeKeyPolicy, MessageFormatter as _, UserMessageFormatter};
 
-use crate::front_matter;
+use crate::front_matter::{self, names, text};
 
 /// The longest description, in bytes.
 const MAX_DESCRIPTION: usize = 4 << 10;
-/// The most entries of a list.
-const MAX_ENTRIES: usize = 200;
 /// The keys that are read and have no effect: they describe, or they are for other programs.
 const DESCRIBING: [&str; 12] = [
     "version",
@@ -58,25 +55,9 @@ pub struct SkillVariable {
 /// Reads a file: what its front matter says, and its instructions. Without front matter all of it is instructions.
 pub(super) fn read(text: &str) -> Result<(SkillHead, &str), String> {
     let mut head = SkillHead { for_model: true, for_user: true, ..SkillHead::default() };
-    let Some((front, body)) = front_matter::parted(text) else {
-        if text.trim_start_matches('\u{feff}').starts_with("---") {
-            return Err(String::from("the front matter does not end: a line `---` is missing"));
-        }
-        head.description = first_line(text);
-        return Ok((head, text));
-    };
-    let options = serde_saphyr::options! {
-        merge_keys: MergeKeyPolicy::Error,
-        with_snippet: false,
-    };
-    let read: Value = serde_saphyr::from_str_with_options(front, options).map_err(|error| {
-        let line = error.location().map_or(1, |at| at.line());
-        format!("line {}: {}", line + 1, UserMessageFormatter.format_message(&error))
-    })?;
-    match read {
-        Value::Object(members) => head.fill(members)?,
-        Value::Null => {}
-        _ => return Err(String::from("the front matter must have keys with values")),
+    let (members, body) = front_matter::read(text)?;
+    if let Some(members) = members {
+        head.fill(members)?;
     }
     if head.description.is_empty() {
         head.description = first_line(body);
@@ -110,15 +91,8 @@ impl SkillHead {
                         ));
                         continue;
                     }
-                    let all = names(&key, &value)?;
-                    let (tools, parted): (Vec<_>, Vec<_>) =
-                        all.into_iter().partition(|name| !name.contains('('));
-                    for name in parted {
-                        self.warnings.push(format!(
-                            "`{key}`: `{name}` limits arguments, which is not supported, so it allows nothing; name \
-                             the tool alone"
-                        ));
-                    }
+                    let (tools, warnings) = front_matter::tools(&key, &value)?;
+                    self.warnings.extend(warnings);
                     self.allowed_tools = Some(tools);
                 }
                 "variables" => self.variables = variables(&value)?,
@@ -139,51 +113,8 @@ impl SkillHead {
     }
 }
 
-fn text(key: &str, value: &Value) -> Result<String, String> {
-    match value {
-        Value::String(text) => Ok(text.trim().to_owned()),
-        Value::Number(number) => Ok(number.to_string()),
-        _ => Err(format!("`{key}` must be a text")),
-    }
-}
-
 fn flag(key: &str, value: &Value) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| format!("`{key}` must be true or false"))
-}
-
-/// Returns a list, which may be written as one text with commas or blanks. Those in parentheses part nothing.
-fn names(key: &str, value: &Value) -> Result<Vec<String>, String> {
-    let names: Vec<String> = match value {
-        Value::Null => Vec::new(),
-        Value::String(text) => parted(text),
-        Value::Array(all) => {
-            let name = |value: &Value| value.as_str().map(|name| name.trim().to_owned());
-            let names: Option<Vec<String>> = all.iter().map(name).collect();
-            names.ok_or_else(|| format!("`{key}` must be a list of texts"))?
-        }
-        _ => return Err(format!("`{key}` must be a list")),
-    };
-    if MAX_ENTRIES < names.len() {
-        return Err(format!("`{key}` may have {MAX_ENTRIES} entries, not {}", names.len()));
-    }
-    Ok(names.into_iter().filter(|name| !name.is_empty()).collect())
-}
-
-fn parted(text: &str) -> Vec<String> {
-    let mut depth = 0_usize;
-    let mut names = vec![String::new()];
-    for char in text.chars() {
-        match char {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        match names.last_mut() {
-            Some(name) if 0 < depth || !(char == ',' || char.is_whitespace()) => name.push(char),
-            _ => names.push(String::new()),
-        }
-    }
-    names
 }
 
 /// Returns variables: a list of names, or names with their defaults.

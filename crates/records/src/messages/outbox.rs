@@ -1,7 +1,7 @@
 //! The outbox: which messages to channels were sent, so that none is sent twice.
 //!
 //! A row is committed before its message leaves, and settled after the answer. A row of a process that died in between
-//! stays uncertain: the session is told once, and sinew does not send the message again.
+//! stays uncertain: its session learns of it once, and sinew does not send the message again.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use sinew_fs::process_identity::ProcessIdentity;
@@ -96,7 +96,7 @@ impl MessageStore {
         self.settle(session, call_id, state::FAILED, false)
     }
 
-    /// Records that it is not known whether a message arrived, and whether the caller is told so.
+    /// Records that it is not known whether a message arrived, and whether the caller knows so.
     pub fn doubt(&self, session: &str, call_id: &str, is_told: bool) -> Result<(), MessageError> {
         self.settle(session, call_id, state::UNCERTAIN, is_told)
     }
@@ -119,7 +119,7 @@ impl MessageStore {
     }
 }
 
-/// Returns the entry of the same message of the same call, if that stands in the way of a new one.
+/// Returns the entry of the same message of the same call, if that prevents a new one.
 fn earlier(
     connection: &Connection,
     outgoing: &Outgoing<'_>,
@@ -191,7 +191,7 @@ fn lose(
     Ok(lost)
 }
 
-/// Hashes where a message goes and what it says, each part after its length.
+/// Hashes the receiver of a message and what it says, each part after its length.
 fn fingerprint(outgoing: &Outgoing<'_>) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     for part in [outgoing.channel, outgoing.chat, outgoing.content] {

@@ -1,6 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use sinew_tool::SpawnLimit;
+
 use super::*;
 
 const ROOT: &str = "/r";
@@ -244,7 +246,7 @@ fn numbered_calls_of_other_processes_are_others() {
     assert!(matches!(begin(), OutboxEntry::Sent(_)), "the same process");
     end_process(&store);
     assert_eq!(begin(), OutboxEntry::New(Vec::new()));
-    // One in doubt is told before the same message may go again.
+    // A caller learns of one in doubt before the same message may go again.
     end_process(&store);
     assert!(matches!(begin(), OutboxEntry::Uncertain(_)));
     assert_eq!(begin(), OutboxEntry::New(Vec::new()));
@@ -279,4 +281,77 @@ fn messages_of_dead_processes_are_uncertain_and_told_once() {
     store.doubt("s", "c2", false).expect("in doubt");
     let begun = store.begin(&outgoing("c4", "next")).expect("an entry");
     assert_eq!(told(begun), ["c2"]);
+}
+
+fn spawn(
+    store: &MessageStore,
+    agent: Option<&str>,
+    n: usize,
+    limits: ChildLimits,
+) -> Result<Vec<String>, SpawnLimit> {
+    let tasks = vec![("general", None); n];
+    let new = NewChildren { session: "s", agent, root: "/", tasks: &tasks };
+    store.begin_children(&new, limits).expect("the database works")
+}
+
+#[test]
+fn sub_agents_are_limited_together() {
+    let dir = tempfile::tempdir().expect("directory");
+    let limits = ChildLimits { max_depth: 2, max_children: 4, max_running: 3, max_total: 6 };
+    let store = at(&dir, MessageLimits::default());
+    let first = spawn(&store, None, 3, limits).expect("within all limits");
+    assert_eq!(first, ["s/general-1", "s/general-2", "s/general-3"]);
+    // All of a call begins, or nothing.
+    let many = SpawnLimit::TooManyRunning { max: 3, running: 3 };
+    assert_eq!(spawn(&store, None, 1, limits), Err(many));
+    first.iter().for_each(|name| store.end_child(name).expect("the database works"));
+    let Err(SpawnLimit::TooMany { max: 4, retry_after: Some(wait) }) =
+        spawn(&store, None, 2, limits)
+    else {
+        panic!("more than one agent may spawn")
+    };
+    assert!(Duration::from_secs(3_500) < wait && wait <= Duration::from_secs(3_600), "{wait:?}");
+    assert_eq!(
+        spawn(&store, None, 5, limits),
+        Err(SpawnLimit::TooManyRunning { max: 3, running: 0 })
+    );
+    assert_eq!(spawn(&store, None, 1, limits), Ok(vec![String::from("s/general-4")]));
+    let below = spawn(&store, Some("s/general-4"), 2, limits).expect("one level below");
+    assert_eq!(below, ["s/general-4/general-5", "s/general-4/general-6"]);
+    assert!(matches!(
+        spawn(&store, Some("s/general-4"), 1, limits),
+        Err(SpawnLimit::TooManyInSession { max: 6, .. })
+    ));
+    assert_eq!(
+        spawn(&store, Some("s/general-4/general-5"), 1, limits),
+        Err(SpawnLimit::TooDeep(2))
+    );
+    // They can get messages at once.
+    let from = ("s", "/");
+    store.send(from, "s/general-4", "go on").expect("a known agent");
+    assert!(store.find("s/general-4/general-6", &KnowledgeBase::default()).unwrap().is_some());
+}
+
+#[test]
+fn many_threads_spawn_no_more_than_one_may() {
+    let dir = tempfile::tempdir().expect("directory");
+    let limits = ChildLimits { max_running: 5, ..ChildLimits::default() };
+    let (began, running, most) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let store = at(&dir, MessageLimits::default());
+                for _ in 0..13 {
+                    let Ok(names) = spawn(&store, None, 1, limits) else { continue };
+                    began.fetch_add(1, Ordering::SeqCst);
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    thread::yield_now();
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    store.end_child(&names[0]).expect("the database works");
+                }
+            });
+        }
+    });
+    let (began, most) = (began.into_inner(), most.into_inner());
+    assert!((5..=20).contains(&began) && most <= 5, "{began} began, {most} at once");
 }

@@ -90,7 +90,7 @@ async fn sending(
             open.entry.changed_arguments(&open.request.arguments);
             Ok(())
         }
-        Err(messages::Stopped { hook, error }) => {
+        Err(hooks::Stopped { hook, error }) => {
             stopped(found, open, &*hook);
             Err(error)
         }

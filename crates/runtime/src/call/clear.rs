@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use sinew_guard::{ApprovalFingerprint, Guard, Rule};
+use sinew_tool::agents::is_sub_agent;
 use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
-    Answer, Context, Cost, Cover, Event, Kind, Preview, Question, Ruling, Scope, Targets,
+    Answer, Context, Cost, Cover, Event, Kind, Preview, Question, Request, Ruling, Scope, Targets,
     ToolError, ToolIndex, Verdict, World,
 };
 
@@ -56,7 +57,9 @@ pub(super) async fn clear(
         Verdict::Allow | Verdict::Deny => None,
     };
     // Boxed: few dialects take turns. What was approved is looked at once more behind the wait.
-    let session_turn = match judged.decoded.takes_turns && open.request.parent.is_none() {
+    let has_turn = open.request.parent.is_some() && !is_sub_agent(open.request.agent.as_deref());
+    let takes_turn = judged.decoded.takes_turns && !has_turn && !options.loads_skill;
+    let session_turn = match takes_turn {
         true => Some(Box::pin(session_turn(runtime, &judged.decoded, open, options)).await?),
         false => None,
     };
@@ -80,18 +83,20 @@ pub(super) async fn clear(
     Ok(Clear { decoded, effects, context, temporaries, ruling, session_turn })
 }
 
-/// Waits for the turn of a call in its session. A call of another call takes none: that one has it.
+/// Waits for the turn of a call in its session. A call of another call takes none, since that one has it; sub-agents have
+/// turns of their own.
 async fn session_turn(
     runtime: &Arc<Runtime>,
     decoded: &Decoded,
     open: &Open,
     options: &CallOptions,
 ) -> Result<HeldTurn, ToolError> {
-    let (facts, session) = (decoded.facts, open.request.session.as_str());
+    let facts = decoded.facts;
+    let address = open.request.address();
     let turn = async {
         match facts.parallel && facts.effects.only_observes() {
-            true => runtime.session_turns.shared(session).await,
-            false => runtime.session_turns.alone(session).await,
+            true => runtime.session_turns.shared(address).await,
+            false => runtime.session_turns.alone(address).await,
         }
     };
     in_time(turn, &options.cancel, open.request.deadline).await
@@ -123,6 +128,7 @@ fn context(
         dialect: decoded.dialect,
         tools: Arc::clone(runtime) as Arc<dyn ToolIndex>,
         skills: runtime.skills(),
+        agents: runtime.agents(),
         world,
         targets,
         cwd,
@@ -153,7 +159,8 @@ async fn ask(
         Approvals::Auto | Approvals::Ask => {}
     }
     let session = open.request.session.clone();
-    if runtime.broker.approvers(&session, &open.request.call_id).is_empty() {
+    let asked_for = asked_for(runtime, &open.request);
+    if runtime.broker.approvers(&session, &asked_for).is_empty() {
         return unasked(runtime, judged, open);
     }
     let diff = match preview(runtime, judged, open, options).await {
@@ -202,7 +209,8 @@ async fn put(
     let Judged { decoded, call, .. } = judged;
     let (ruling, request) = (call.ruling(), &open.request);
     let session = &request.session;
-    let asked = runtime.broker.approvers(session, &request.call_id);
+    let asked_for = asked_for(runtime, request);
+    let asked = runtime.broker.approvers(session, &asked_for);
     let names: Vec<&str> = asked.iter().map(|approver| approver.name()).collect();
     let told = Mutex::new(None);
     let question = |n_asked, id| {
@@ -211,6 +219,7 @@ async fn put(
             call_id: request.call_id.clone(),
             session: session.clone(),
             agent: request.agent.clone(),
+            asked_for: asked_for.clone(),
             tool: decoded.tool.name().to_owned(),
             tool_origin: decoded.tool.origin(),
             effects: call.effects().names(),
@@ -308,6 +317,11 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
         }
     }
     covers
+}
+
+/// Returns the call whose client is asked.
+fn asked_for(runtime: &Runtime, request: &Request) -> String {
+    runtime.sub_agents.asked_for(request.agent.as_deref(), &request.call_id)
 }
 
 /// Keeps grants as long as the session. Blocks elsewhere: another process may write to the store.

@@ -93,7 +93,7 @@ pub(super) fn contained(
         let contained = contained.by(caller, decoded.store.clone());
         return with_hosts(contained, decoded);
     };
-    let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
+    let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(request.address())).flatten();
     let cwd = last.as_deref().or(request.cwd.as_deref());
     let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
     let contained = contained.by(caller, decoded.store.clone());

@@ -6,7 +6,7 @@ use sinew_guard::{Guard, Rules, Store};
 use sinew_tool::{FileSettings, Kind, Request, ToolError, shown_line};
 
 use crate::catalog::{Catalog, Listed, Looker};
-use crate::narrowing::Narrowing;
+use crate::narrowing::Narrowings;
 
 /// The most known tools that are named for an unknown one.
 const MAX_NAMED: usize = 60;
@@ -37,14 +37,14 @@ pub(super) fn catalog<'a>(catalogs: &'a [Catalog], request: &Request) -> Option<
 pub(super) fn find(
     catalogs: &[Catalog],
     request: &mut Request,
-    narrowing: Option<&Narrowing>,
+    narrowings: &Narrowings,
 ) -> Result<Found, ToolError> {
-    let found = named(catalogs, request, narrowing)?;
+    let found = named(catalogs, request, narrowings)?;
     match found.listed.tool.forwards(&request.arguments) {
         None => Ok(found),
         Some(other) => {
             (request.name, request.arguments) = other?;
-            named(catalogs, request, narrowing)
+            named(catalogs, request, narrowings)
         }
     }
 }
@@ -53,7 +53,7 @@ pub(super) fn find(
 fn named(
     catalogs: &[Catalog],
     request: &Request,
-    narrowing: Option<&Narrowing>,
+    narrowings: &Narrowings,
 ) -> Result<Found, ToolError> {
     let catalog = catalog(catalogs, request).ok_or_else(|| {
         let known: Vec<&str> = catalogs.iter().map(Catalog::name).collect();
@@ -61,15 +61,15 @@ fn named(
         ToolError::new(Kind::NotFound, format!("no dialect of this name: {}", shown_line(wanted)))
             .hint(format!("served here: {}", known.join(", ")))
     })?;
-    let listed = match narrowing {
-        None => catalog.find(&request.name),
-        Some(narrowing) => match catalog.find_any(&request.name) {
-            Some(listed) if !narrowing.lists(&*listed.tool, listed.visibility) => {
-                return Err(narrowing.refusal(&request.name));
-            }
-            listed => listed,
-        },
+    let listed = match narrowings.show_hidden() {
+        false => catalog.find(&request.name),
+        true => catalog.find_any(&request.name),
     };
+    let refusal = listed
+        .and_then(|listed| narrowings.refusal(&*listed.tool, listed.visibility, &request.name));
+    if let Some(refusal) = refusal {
+        return Err(refusal);
+    }
     if let Some(listed) = listed {
         return Ok(Found {
             listed: Arc::clone(listed),

@@ -10,7 +10,7 @@ const MAX_SHOWN: usize = 16;
 
 /// Adds a line for each newly ended background command of the session, and for what it changed that acts later.
 pub(super) fn endings(runtime: &Runtime, request: &Request, reply: &mut Reply) {
-    let ended = runtime.guard.endings(&request.session);
+    let ended = runtime.guard.endings(request.address());
     if !ended.is_empty() {
         let lines: Vec<String> = ended.iter().flat_map(lines).collect();
         reply.note(lines.join("\n"));

@@ -7,20 +7,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_tool::{
-    AGENT, AgentEvent, BoxFuture, Hook, HookEvent, Inbox, InboxMessage, MessageReceived,
-    MessageSending, MessageSent, MessageTarget, Messages, Request, SentMessage, Tool, ToolError,
+    AGENT, AgentEvent, BoxFuture, HookEvent, Inbox, InboxMessage, MessageReceived, MessageSending,
+    MessageSent, MessageTarget, Messages, Request, SentMessage, Tool, ToolError,
 };
 
-use super::Notes;
+use super::{Notes, Stopped};
 use crate::catalog::Listed;
 use crate::caught::caught;
 use crate::runtime::Runtime;
-
-/// A hook that stopped a message, and the error for the caller.
-pub(crate) struct Stopped {
-    pub(crate) hook: Arc<dyn Hook>,
-    pub(crate) error: ToolError,
-}
 
 /// Runs the hooks before a call sends its message; they may change the content in its arguments, or stop the call. Returns
 /// whether the arguments changed.

@@ -9,19 +9,18 @@ use sinew_tool::{Request, Verdict};
 
 use crate::config;
 use crate::screen::say;
-use crate::wiring::{Loaded, Wired};
+use crate::wiring::Loaded;
 
 /// The names under which dialects take the path of a file.
 const PATH_ARGUMENTS: [&str; 2] = ["file_path", "path"];
 
 /// Returns AGENTS.md and the like, the most general first; says what is left out.
-pub(super) fn found(loaded: &Loaded, wired: &Wired, root: &Path) -> Vec<Instructions> {
+pub(super) fn found(loaded: &Loaded, runtime: &Runtime, root: &Path) -> Vec<Instructions> {
     if !loaded.settings.agent.instructions {
         return Vec::new();
     }
     let user_dir = loaded.said.places.config();
-    let found =
-        config::instructions(user_dir.as_deref(), root, &|path| may_read(&wired.runtime, path));
+    let found = config::instructions(user_dir.as_deref(), root, &|path| may_read(runtime, path));
     found.problems.iter().for_each(|problem| say(problem));
     let of =
         |(path, text): (PathBuf, String)| Instructions { path: path.display().to_string(), text };

@@ -10,11 +10,13 @@ use sinew_agent::{
     Session, Wire, system_prompt,
 };
 use sinew_guard::{Sessions, StoredSession, SystemClock, timestamp};
+use sinew_runtime::Runtime;
 use sinew_tool::{Approver, Clock as _};
 
 use super::instructions;
 use super::model_client;
 use super::models::{self, Choice, ChosenModel};
+use super::spawner::{AgentBase, Spawner};
 use super::transcript::{self, SessionPlace, StoredTranscript};
 use crate::cli::AgentArgs;
 use crate::screen::say;
@@ -56,6 +58,7 @@ pub(crate) struct AgentParts {
     pub(crate) agent: Agent,
     pub(crate) wired: Wired,
     pub(crate) chosen: ChosenModel,
+    pub(crate) spawner: Arc<Spawner>,
 }
 
 /// Chooses the model. One that was found on this machine is offered at a terminal.
@@ -101,7 +104,7 @@ pub(crate) async fn set_up(
     let is_native = loaded.settings.dialect.name == "native";
     let serve: &[&str] = match is_native {
         true if chosen.is_lean() => &LEAN_TOOLS,
-        true => &["core"],
+        true => &["core", "Spawn", "TodoWrite"],
         false => &["all"],
     };
     let wired = wiring::wire(loaded, surface, serve, approver)?;
@@ -110,7 +113,7 @@ pub(crate) async fn set_up(
         wired.runtime.tools_settled(TOOLS_WITHIN).await;
     }
     let root = loaded.roots.first().context("there is no root")?;
-    let settings = settings(loaded, wanted, &chosen, &wired)?;
+    let settings = settings(loaded, wanted, &chosen, (&wired.runtime, &wired.session))?;
     let (mut transcript, session) = match &stored {
         Some(stored) => {
             let session = transcript::session(&sessions, &stored.id)?;
@@ -137,9 +140,15 @@ pub(crate) async fn set_up(
         transcript = transcript.record(path, &header)?;
     }
     let model: Arc<dyn Model> = Arc::new(model_client::connect(&chosen)?);
+    let spawner = Spawner::add(loaded, &wired);
+    spawner.begin(AgentBase {
+        settings: settings.clone(),
+        model: Arc::clone(&model),
+        written: chosen.written.clone(),
+    });
     let runtime = Arc::clone(&wired.runtime);
     let agent = Agent::new(runtime, model, settings, Arc::new(transcript), session);
-    Ok(AgentParts { agent, wired, chosen })
+    Ok(AgentParts { agent, wired, chosen, spawner })
 }
 
 /// Lets the agent go on with another model.
@@ -149,17 +158,24 @@ pub(crate) fn switch_model(
     chosen: ChosenModel,
     parts: &mut AgentParts,
 ) -> anyhow::Result<()> {
-    let settings = settings(loaded, wanted, &chosen, &parts.wired)?;
-    parts.agent.set_model(Arc::new(model_client::connect(&chosen)?), settings);
+    let by = (&*parts.wired.runtime, parts.wired.session.as_str());
+    let settings = settings(loaded, wanted, &chosen, by)?;
+    let model: Arc<dyn Model> = Arc::new(model_client::connect(&chosen)?);
+    parts.agent.set_model(Arc::clone(&model), settings);
+    parts.spawner.begin(AgentBase {
+        settings: parts.agent.settings().clone(),
+        model,
+        written: chosen.written.clone(),
+    });
     parts.chosen = chosen;
     Ok(())
 }
 
-fn settings(
+pub(super) fn settings(
     loaded: &Loaded,
     wanted: &AgentWishes,
     chosen: &ChosenModel,
-    wired: &Wired,
+    (runtime, session): (&Runtime, &str),
 ) -> anyhow::Result<AgentSettings> {
     let agent = &loaded.settings.agent;
     let budget = wanted.budget.as_ref().or(agent.budget.as_ref());
@@ -178,9 +194,9 @@ fn settings(
         );
     };
     Ok(AgentSettings {
-        session: wired.session.clone(),
+        session: session.to_owned(),
         provider: chosen.provider.clone(),
-        system: prompt(loaded, wired, chosen)?,
+        system: prompt(loaded, runtime, chosen.is_lean(), None)?,
         offer: Offer {
             is_lean: chosen.is_lean(),
             has_namespaces: loaded.settings.dialect.name == "codex"
@@ -192,21 +208,44 @@ fn settings(
         temperature: chosen.temperature.or(chosen.is_lean().then_some(0.0)),
         max_tool_iterations: wanted.max_turns.unwrap_or(agent.max_tool_iterations),
         budget,
+        spending: Arc::default(),
+        sub_agent: None,
         prices: chosen.prices,
         output_compaction,
     })
 }
 
+/// What the prompt of a sub-agent has beside.
+#[derive(Clone, Copy)]
+pub(super) struct SubAgentPrompt<'a> {
+    /// Whether it has a tool of this name.
+    pub(super) left: &'a dyn Fn(&str) -> bool,
+    /// How it works, in words.
+    pub(super) words: &'a str,
+}
+
 /// Makes the system prompt of the served tools and of the instructions that are found.
-fn prompt(loaded: &Loaded, wired: &Wired, chosen: &ChosenModel) -> anyhow::Result<String> {
+pub(super) fn prompt(
+    loaded: &Loaded,
+    runtime: &Runtime,
+    is_lean: bool,
+    sub_agent: Option<SubAgentPrompt<'_>>,
+) -> anyhow::Result<String> {
     let root = loaded.roots.first().context("there is no root")?;
-    let catalogs = wired.runtime.catalogs();
+    let catalogs = runtime.catalogs();
     let catalog = catalogs.first().context("there are no tools")?;
-    let instructions = instructions::found(loaded, wired, root);
+    let instructions = instructions::found(loaded, runtime, root);
     let time = timestamp(SystemClock.wall_ms());
     let date = time.split('T').next().unwrap_or_default();
-    let parts =
-        PromptParts { root, date, catalog, instructions: &instructions, is_lean: chosen.is_lean() };
+    let parts = PromptParts {
+        root,
+        date,
+        catalog,
+        left: sub_agent.map(|sub_agent| sub_agent.left),
+        sub_agent: sub_agent.map(|sub_agent| sub_agent.words),
+        instructions: &instructions,
+        is_lean,
+    };
     Ok(system_prompt(&parts))
 }
 

@@ -4,6 +4,7 @@
 //! characters; JSON output is pure ASCII.
 
 mod form;
+mod tree;
 
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -50,7 +51,9 @@ fn answer(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
         Err(error) => return unopened(loaded, error, command),
     };
     match command {
-        AuditCommand::List { json, .. } => list(&audit, &wanted(loaded, command)?, *json),
+        AuditCommand::List { json, tree, .. } => {
+            list(&audit, &wanted(loaded, command)?, (*json, *tree))
+        }
         AuditCommand::Show { id, json } => show(&audit, id, *json),
         AuditCommand::Head => {
             writeln!(io::stdout(), "{}", form::link(&audit.head()?))?;
@@ -231,7 +234,11 @@ fn kept(written: Option<&str>) -> anyhow::Result<Option<ChainLink>> {
         .transpose()
 }
 
-fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCode> {
+fn list(
+    audit: &Audit,
+    wanted: &Wanted,
+    (as_json, is_tree): (bool, bool),
+) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     if as_json {
         let write = |record: Record| {
@@ -243,16 +250,46 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
+    if is_tree {
+        let mut records = Vec::new();
+        audit.records(wanted, |record: Record| {
+            records.push(record);
+            Ok::<_, anyhow::Error>(())
+        })?;
+        tree::print(&mut out, records)?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     writeln!(
         out,
         "{:>7}  {:<20}  {:<16}  {:<16}  {:>9}  WHAT",
         "SEQ", "TIME", "TOOL", "OUTCOME", "MS"
     )?;
     audit.records(wanted, |record: Record| {
+        let Shown { time, tool, outcome, ms, what } = Shown::of(&record);
+        let seq = record.link.seq;
+        writeln!(out, "{seq:>7}  {time:<20}  {tool:<16}  {outcome:<16}  {ms:>9}  {what}")?;
+        Ok::<_, anyhow::Error>(())
+    })?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A record as a list shows it.
+struct Shown {
+    time: String,
+    tool: String,
+    outcome: String,
+    ms: String,
+    what: String,
+}
+
+impl Shown {
+    fn of(record: &Record) -> Self {
         let text = |name| record.text(name).unwrap_or_default();
         let (tool, outcome) = match record.text("event") {
             Some(event) => ("-", event),
-            None => (text("tool"), state(&record).unwrap_or(text("outcome"))),
+            None => (text("tool"), state(record).unwrap_or(text("outcome"))),
         };
         let what = [text("command"), text("file_path")].into_iter().find(|what| !what.is_empty());
         // What a call changed that acts later comes before its command, which may be long.
@@ -262,20 +299,14 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
             (text, Some(what)) => format!("[{}] {what}", short(text, MAX_LISTED / 2)),
         };
         let ms = record.number("duration_us").map(|us| format!("{:.1}", us as f64 / 1e3));
-        writeln!(
-            out,
-            "{:>7}  {:<20}  {:<16}  {:<16}  {:>9}  {}",
-            record.link.seq,
-            timestamp(record.number("at_ms").unwrap_or(0).unsigned_abs()),
-            shown_line(tool),
-            shown_line(outcome),
-            ms.unwrap_or_default(),
-            short(&shown_line(&what), MAX_LISTED),
-        )?;
-        Ok::<_, anyhow::Error>(())
-    })?;
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+        Self {
+            time: timestamp(record.number("at_ms").unwrap_or(0).unsigned_abs()),
+            tool: shown_line(tool),
+            outcome: shown_line(outcome),
+            ms: ms.unwrap_or_default(),
+            what: short(&shown_line(&what), MAX_LISTED),
+        }
+    }
 }
 
 /// Returns the state of a call that has an intent and no end.

@@ -13,6 +13,7 @@ use sinew_mcp::{Calls, Line, Lines, Object};
 use sinew_runtime::{Approvals, CallOptions};
 use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Reply, Request, call_id};
 
+use crate::agent::spawner::Spawner;
 use crate::cli::CallArgs;
 use crate::config::{ConfigError, Origin};
 use crate::screen;
@@ -25,6 +26,7 @@ pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
     super::warn(&loaded);
     let loaded = without_client(loaded)?;
     let wired = wiring::wire(&loaded, "call", &["all"], approver(args))?;
+    Spawner::add(&loaded, &wired);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let max_line_bytes = loaded.settings.max_line_bytes;
     let code = runtime.block_on(async {

@@ -266,7 +266,7 @@ impl Chat<'_> {
     fn tools(&self) -> anyhow::Result<()> {
         let session = &self.parts.wired.session;
         let names: Vec<String> =
-            self.parts.wired.runtime.with_listed_tools(None, session, |tools| {
+            self.parts.wired.runtime.with_listed_tools(None, (session, None), |tools| {
                 tools.map(|tool| shown_line(&tool.name)).collect()
             });
         print(&format!("{}\n", names.join(", ")))

@@ -7,6 +7,7 @@ use sinew_mcp::{Options, Stream};
 use sinew_runtime::Runtime;
 use sinew_tool::wire_name;
 
+use crate::agent::spawner::Spawner;
 use crate::config::{LogLevel, env_vars};
 use crate::screen::say;
 use crate::signals;
@@ -29,6 +30,7 @@ pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
     let native = loaded.settings.dialect.name == "native";
     let serve = if native { ["core"] } else { ["all"] };
     let wired = wiring::wire(loaded, "mcp", &serve, None)?;
+    Spawner::add(loaded, &wired);
     if check {
         return Ok(ExitCode::SUCCESS);
     }

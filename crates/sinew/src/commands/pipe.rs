@@ -22,6 +22,7 @@ use sinew_tool::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::call::{refused, result};
+use crate::agent::spawner::Spawner;
 use crate::signals;
 use crate::wiring::{self, Loaded, Wired};
 
@@ -74,6 +75,7 @@ pub(crate) fn run(loaded: Loaded) -> anyhow::Result<ExitCode> {
         Arc::new(Asker { output: output.clone(), waiting: Mutex::new(Some(HashMap::new())) });
     let approver = Arc::clone(&asker) as Arc<dyn Approver>;
     let wired = wiring::wire(&loaded, "pipe", &["all"], Some(approver))?;
+    Spawner::add(&loaded, &wired);
     wired.servers.iter().for_each(|servers| servers.begin(&wired.session));
     let max_line_bytes = loaded.settings.max_line_bytes;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -99,6 +99,8 @@ async fn replayed(
     let model = Arc::new(RecordedModel::new(recording, pause));
     let kept = Arc::new(Kept::default());
     let settings = AgentSettings {
+        spending: Arc::default(),
+        sub_agent: None,
         session: wired.map_or_else(|| String::from("replay"), |wired| wired.session.clone()),
         provider: String::from("recording"),
         system: String::new(),

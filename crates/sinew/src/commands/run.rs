@@ -137,7 +137,7 @@ fn ended_line(
     ended: &Result<TurnEnd, AgentError>,
     changes: &Changes,
 ) -> serde_json::Value {
-    let spent = parts.agent.spent();
+    let spent = parts.agent.spent_with_sub_agents();
     let cost = parts.chosen.prices.map(|prices| prices.cost(&spent));
     let (stop, text, error) = match ended {
         Ok(end) => (end.stop.as_str(), Some(&end.text), None),
@@ -195,7 +195,7 @@ fn summary(
     say_stop(ended);
     change_lines(loaded, changes);
     let session = &parts.wired.session;
-    let used = parts.chosen.usage_words(&parts.agent.spent());
+    let used = parts.chosen.usage_words(&parts.agent.spent_with_sub_agents());
     say(&format!("session {session}: {used}; go on with: sinew run --resume {session}"));
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sinew_runtime::{Catalog, ToolInfo, Visibility};
 use sinew_tool::{Effects, wire_name};
 
+use crate::agent::spawner::Spawner;
 use crate::cli::{Format, ToolsArgs};
 use crate::screen;
 use crate::wiring::{self, Loaded};
@@ -15,6 +16,7 @@ use crate::wiring::{self, Loaded};
 pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     let wired = wiring::wire(loaded, "tools", &["all"], None)?;
+    Spawner::add(loaded, &wired);
     if wired.servers.is_some() {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         tokio.block_on(wired.settle_tools(None));

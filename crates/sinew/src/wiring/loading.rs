@@ -12,6 +12,7 @@ use crate::config::trust::{Known, Trusted};
 use crate::config::{self, Layered, Layers, Origin, SYSTEM_FILE, Settings, env_vars};
 
 /// The configuration of one process, and its origin.
+#[derive(Clone)]
 pub(crate) struct Loaded {
     /// The merged layers.
     pub(crate) layered: Layered,
