@@ -77,9 +77,15 @@ fn answer(query: &[u8], does: Does, over_tcp: bool) -> Vec<Vec<u8>> {
 
 /// Serves DNS on loopback over UDP and TCP; returns its port and the number of questions.
 async fn serve(does: Does) -> (u16, Arc<AtomicUsize>) {
-    let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    // Another test may have the other socket of this port.
+    let (udp, tcp) = loop {
+        let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        let port = udp.local_addr().expect("an address").port();
+        if let Ok(tcp) = TcpListener::bind(("127.0.0.1", port)).await {
+            break (udp, tcp);
+        }
+    };
     let port = udp.local_addr().expect("an address").port();
-    let tcp = TcpListener::bind(("127.0.0.1", port)).await.expect("a listener");
     let n_asked = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&n_asked);
     tokio::spawn(async move {
