@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sinew_agent::{CallResult, ToolCall};
 use sinew_tool::shown_line;
 
@@ -20,6 +20,11 @@ const TELLING: &[&str] = &[
     "url",
     "name",
 ];
+/// The arguments with the tasks of sub-agents, and with a list of what is to be done.
+const TASKS: &str = "tasks";
+const TODOS: &str = "todos";
+/// The longest text about a task, in characters.
+const MAX_TASK: usize = 30;
 /// The longest text about a call, in characters.
 const MAX_ABOUT: usize = 100;
 /// From so long on the duration is shown in seconds.
@@ -30,6 +35,8 @@ pub(crate) fn about(call: &ToolCall) -> String {
     let name = cut(&call.full_name());
     let about = match call.parsed_arguments() {
         Ok(arguments) if arguments.is_empty() => String::new(),
+        Ok(arguments) if arguments.contains_key(TASKS) => tasks(&arguments),
+        Ok(arguments) if arguments.contains_key(TODOS) => String::new(),
         Ok(arguments) => match TELLING.iter().find_map(|key| arguments.get(*key)) {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(words)) => {
@@ -42,6 +49,27 @@ pub(crate) fn about(call: &ToolCall) -> String {
     };
     let line = format!("{name} {}", cut(about.trim()));
     line.trim_end().to_owned()
+}
+
+/// Returns whether the result of a call is a list that people see as it is.
+pub(crate) fn is_list(call: &ToolCall) -> bool {
+    call.parsed_arguments().is_ok_and(|arguments| arguments.contains_key(TODOS))
+}
+
+/// Returns the tasks of sub-agents: their names, or else how they begin, with their templates.
+fn tasks(arguments: &Map<String, Value>) -> String {
+    let all = arguments.get(TASKS).and_then(Value::as_array);
+    let task = |task: &Value| {
+        let text = |name: &str| task.get(name).and_then(Value::as_str);
+        let named = text("name").or_else(|| text("prompt")).unwrap_or_default();
+        let end = named.char_indices().nth(MAX_TASK).map_or(named.len(), |(at, _)| at);
+        let named = named.get(..end).unwrap_or_default();
+        match text("template") {
+            Some(template) => format!("{named} ({template})"),
+            None => named.to_owned(),
+        }
+    };
+    all.into_iter().flatten().map(task).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns how a call ended: its duration, and of a failure the first line.
@@ -76,6 +104,11 @@ mod tests {
             ("{\"command\": \"ls\\nrm x\"}", "T ls\\nrm x"),
             ("{\"argv\": [\"git\", \"log\"]}", "T git log"),
             ("{\"n\": 1}", "T {\"n\":1}"),
+            (
+                "{\"tasks\": [{\"name\": \"find\", \"prompt\": \"x\", \"template\": \"explore\"}, {\"prompt\": \"count\"}]}",
+                "T find (explore), count",
+            ),
+            ("{\"todos\": []}", "T"),
             ("{}", "T"),
             ("{broken", "T {broken"),
             ("{\"path\": \"\u{202e}x\"}", "T \\u{202e}x"),

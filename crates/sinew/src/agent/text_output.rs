@@ -81,7 +81,11 @@ impl TextOutput {
                 let mark = if result.is_error { "x" } else { "*" };
                 let (about, ended) = (call_line::about(call), call_line::ended(result, *duration));
                 self.say(&format!("{mark} {about}  {ended}"));
-                if self.markdown.is_some() && !result.is_error {
+                if call_line::is_list(call) && !result.is_error {
+                    for item in result.text.lines().take(MAX_DIFF_LINES) {
+                        self.say(&format!("  {}", sinew_tool::shown_line(item)));
+                    }
+                } else if self.markdown.is_some() && !result.is_error {
                     self.diff(&result.text);
                 }
             }
