@@ -35,6 +35,9 @@ CALLS = [
     ("WebSearch", ["query=some words"], "1. Found"),
     ("MemoryWrite", ["content=The build needs protoc."], "created .sinew/MEMORY.md"),
     ("MemoryRead", ["query=BUILD"], "The build needs protoc."),
+    ("AgentInbox", [], "no message waits for"),
+    ("Message", ["channel=console", "chat_id=me", "content=done"], "me"),
+    ("TodoWrite", ['todos=[{"content":"look","status":"in_progress"}]'], "[>] look"),
     ("CheckpointList", [], "created  p.txt"),
     ("CheckpointRestore", ["id=c4", "dry_run=true"], "remove  p.txt"),
 ]
@@ -69,6 +72,12 @@ def body(directory):
             code, result = inspect(root, "--method", "tools/call", "--tool-name", tool, *flags)
             equal((code, result.get("isError", False)), (0, False), checks.text(result))
             contains(checks.text(result), said)
+    with check("tools/call AgentSend to the session of an earlier call"):
+        target = checks.records("tool = 'Read'")[0]["session"]
+        flags = ["--tool-arg", f"target={target}", "--tool-arg", "message=done"]
+        code, result = inspect(root, "--method", "tools/call", "--tool-name", "AgentSend", *flags)
+        equal((code, result.get("isError", False)), (0, False), checks.text(result))
+        contains(checks.text(result), "sent 4 bytes to")
     with check("tools/call of what is refused is an error"):
         _, result = inspect(
             root, "--method", "tools/call", "--tool-name", "Read",

@@ -84,7 +84,7 @@ async def looks(client, root, way):
         equal([tool["name"] for tool in tools], checks.TOOLS)
         for tool in tools:
             equal(tool["inputSchema"]["type"], "object", tool["name"])
-            looks_only = tool["name"] in ("Read", "Glob", "Grep", "List", "MemoryRead", "CheckpointList")
+            looks_only = tool["name"] in ("Read", "Glob", "Grep", "List", "MemoryRead", "TodoWrite", "CheckpointList")
             equal(tool["annotations"]["readOnlyHint"], looks_only, tool["name"])
     with check(f"{way}: Read gives every file of the repository as it is"):
         n_read = 0
@@ -247,6 +247,15 @@ async def runs(client, root, way):
         contains(checks.text(noted), ".sinew/MEMORY.md")
         found = await good(client, "MemoryRead", {"query": f"noted BY {way}"})
         contains(checks.text(found), f"Noted by {way}.")
+    with check(f"{way}: messages are sent, the inbox is read, and a list of tasks is kept"):
+        # The inbox of another session, whose process keeps no records here.
+        checks.call(root, "AgentInbox", {}, "--session", "peer", "--set", 'ledger.mode="off"')
+        sent = await good(client, "AgentSend", {"target": "peer", "message": f"from {way}"})
+        contains(checks.text(sent), "bytes to peer")
+        contains(checks.text(await good(client, "AgentInbox", {})), "no message waits")
+        await good(client, "Message", {"channel": "console", "chat_id": "me", "content": "done"})
+        listed = await good(client, "TodoWrite", {"todos": [{"content": "look", "status": "completed"}]})
+        contains(checks.text(listed), "1 of 1 done", "[x] look")
 
 
 async def at_once(client, root, way):

@@ -285,6 +285,26 @@ def answered(server, ids):
     return kinds
 
 
+def together(servers, counts, call):
+    """Sends calls from all servers at once, `counts` of each; returns how many answers of each kind there were."""
+    kinds, lock = collections.Counter(), threading.Lock()
+
+    def send(server, n):
+        ids = list(range(server.next_id + 1000, server.next_id + 1000 + n))
+        server.next_id += 1000 + n
+        server.send(*[wire.tool_call(id, *call(id)) for id in ids])
+        for kind in answered(server, ids):
+            with lock:
+                kinds[kind] += 1
+
+    threads = [threading.Thread(target=send, args=pair) for pair in zip(servers, counts)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return kinds
+
+
 def limits(root):
     state = lambda: sqlite3.connect(checks.Path(os.environ["XDG_STATE_HOME"]) / "sinew/messages.db")
     with check("of 100 spawns by 8 processes at most 20 begin within an hour and 5 work at once; none is recorded twice"):
@@ -293,23 +313,10 @@ def limits(root):
             try:
                 for server in servers:
                     start(server)
+                work = lambda _: ("Spawn", {"tasks": [{"prompt": "work"}]})
                 kinds = collections.Counter()
-                for round in range(4):
-                    threads, lock = [], threading.Lock()
-
-                    def spawn(server, n):
-                        ids = [1000 + round * 100 + at for at in range(n)]
-                        server.send(*[wire.tool_call(id, "Spawn", {"tasks": [{"prompt": "work"}]}) for id in ids])
-                        for kind in answered(server, ids):
-                            with lock:
-                                kinds[kind] += 1
-
-                    for at, server in enumerate(servers):
-                        threads.append(threading.Thread(target=spawn, args=(server, 4 if at < 1 else 3)))
-                    for thread in threads:
-                        thread.start()
-                    for thread in threads:
-                        thread.join()
+                for _ in range(4):
+                    kinds += together(servers, [4] + [3] * 7, work)
                 equal(sum(kinds.values()), 100, str(kinds))
                 equal(set(kinds) - {None, "limit_reached"}, set(), str(kinds))
                 true(5 <= kinds[None] <= 20, str(kinds))
@@ -330,20 +337,7 @@ def limits(root):
             try:
                 for server in servers:
                     start(server)
-                kinds, lock = collections.Counter(), threading.Lock()
-
-                def burst(server, n):
-                    ids = list(range(1000, 1000 + n))
-                    server.send(*[wire.tool_call(id, "Spawn", {"tasks": [{"prompt": "work"}]}) for id in ids])
-                    for kind in answered(server, ids):
-                        with lock:
-                            kinds[kind] += 1
-
-                threads = [threading.Thread(target=burst, args=(server, 13 if at < 4 else 12)) for at, server in enumerate(servers)]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
+                kinds = together(servers, [13] * 4 + [12] * 4, lambda _: ("Spawn", {"tasks": [{"prompt": "work"}]}))
                 equal(kinds, {None: 20, "limit_reached": 80})
                 equal(len(model.seen), 20, "requests of the model")
             finally:
@@ -389,21 +383,10 @@ def limits(root):
             with wire.Server(root, "--tools", "all", "--session", "reader") as reader:
                 start(reader)
                 reader.call("AgentInbox", {})
-                kinds, lock = collections.Counter(), threading.Lock()
-
-                def send(server, n):
+                for server in servers:
                     start(server)
-                    ids = list(range(1000, 1000 + n))
-                    server.send(*[wire.tool_call(id, "AgentSend", {"target": "reader", "message": f"m{id}"}) for id in ids])
-                    for kind in answered(server, ids):
-                        with lock:
-                            kinds[kind] += 1
-
-                threads = [threading.Thread(target=send, args=(server, 13 if at < 4 else 12)) for at, server in enumerate(servers)]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
+                message = lambda id: ("AgentSend", {"target": "reader", "message": f"m{id}"})
+                kinds = together(servers, [13] * 4 + [12] * 4, message)
                 equal(kinds, {None: 10, "limit_reached": 90})
                 got = reader.call("AgentInbox", {"limit": 100})
                 equal(checks.text(got).count("sender"), 10, checks.text(got))

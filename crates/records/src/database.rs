@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat, stat};
+use sinew_fs::clock::SystemClock;
+use sinew_tool::Clock as _;
 
 /// Which crashes a committed record survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,4 +194,19 @@ pub(crate) fn shorten_log(connection: &Connection) {
 /// Joins paths, each terminated by a NUL byte.
 pub(crate) fn separated(paths: &[PathBuf]) -> Vec<u8> {
     paths.iter().flat_map(|path| path.as_os_str().as_bytes().iter().chain(&[0])).copied().collect()
+}
+
+/// Returns the time as databases hold it, in milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    stored(SystemClock.wall_ms())
+}
+
+/// Returns a number as databases hold it.
+pub(crate) fn stored(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Returns a number that a database holds.
+pub(crate) fn read(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
 }

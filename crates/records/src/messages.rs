@@ -14,15 +14,14 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
+use sinew_tool::InboxMessage;
 use sinew_tool::sync::lock;
-use sinew_tool::{Clock as _, InboxMessage};
 
-use crate::database::{self, Failed, PATIENT, Tables, at_once, is_file};
+use crate::database::{self, Failed, PATIENT, Tables, at_once, is_file, now_ms, read, stored};
 use crate::knowledge::KnowledgeBase;
 use crate::ledger::LedgerSync;
 use crate::redact::Redactor;
 use crate::sessions::Sessions;
-use sinew_fs::clock::SystemClock;
 use sinew_fs::state::StateDir;
 
 pub use children::{ChildLimits, NewChildren};
@@ -372,18 +371,6 @@ fn waiting(connection: &Connection, target: &str) -> Result<u64, Failed> {
     let mut statement =
         connection.prepare_cached("SELECT count(*) FROM message WHERE target = ?1")?;
     Ok(read(statement.query_row([target], |row| row.get(0))?))
-}
-
-fn now_ms() -> i64 {
-    stored(SystemClock.wall_ms())
-}
-
-fn stored(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn read(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -9,14 +9,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
-use sinew_tool::Clock as _;
 use sinew_tool::sync::lock;
 
-use crate::database::{self, Failed, PATIENT, Tables, at_once, is_file};
+use crate::database::{self, Failed, PATIENT, Tables, at_once, is_file, now_ms, read, stored};
 use crate::ledger::LedgerSync;
 use crate::redact::Redactor;
 use crate::session_claim::{SessionClaim, Unclaimed};
-use sinew_fs::clock::SystemClock;
 use sinew_fs::state::StateDir;
 
 /// The file name of the database.
@@ -389,18 +387,6 @@ fn session(row: &Row<'_>) -> rusqlite::Result<StoredSession> {
         updated_ms: read(row.get("updated_ms")?),
         n_entries: read(row.get("n_entries")?),
     })
-}
-
-fn now_ms() -> i64 {
-    stored(SystemClock.wall_ms())
-}
-
-fn stored(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn read(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use sinew_tool::{SpawnLimit, agents};
 
 use sinew_tool::sync::lock;
 
-use super::{MessageError, MessageStore, now_ms, read, register, stored};
-use crate::database::Failed;
+use super::{MessageError, MessageStore, register};
+use crate::database::{Failed, now_ms, read, stored};
 
 /// The sliding window in which sub-agents are counted, in milliseconds.
 const WINDOW_MS: i64 = 60 * 60 * 1_000;

@@ -7,8 +7,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use sinew_fs::process_identity::ProcessIdentity;
 use sinew_tool::UncertainMessage;
 
-use super::{MessageError, MessageStore, now_ms, read};
-use crate::database::Failed;
+use super::{MessageError, MessageStore};
+use crate::database::{Failed, now_ms, read};
 
 /// The state of a message in the outbox.
 mod state {
