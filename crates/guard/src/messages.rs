@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use sinew_fs::clock::timestamp;
 use sinew_records::knowledge::KnowledgeBase;
-use sinew_records::messages::{MessageError, MessageLimits, MessageStore, OutboxEntry, Outgoing};
+use sinew_records::messages::{MessageError, MessageLimits, MessageStore, OutboxEntry};
 use sinew_tool::{
-    BoxFuture, Caller, ChannelKind, Inbox, Kind, MessageClaim, MessageTarget, Messages, NoMessages,
-    Receiver, ReceiverClaim, SentMessage, Targets, ToolError, no_messages,
+    BoxFuture, Caller, ChannelKind, ChannelMessage, Inbox, Kind, MessageClaim, MessageTarget,
+    Messages, NoMessages, Receiver, ReceiverClaim, SentMessage, Targets, ToolError, no_messages,
 };
 #[cfg(feature = "web")]
-use sinew_web::channels::{self, Channel, ChannelError, Outbound};
+use sinew_web::channels::{self, Channel, ChannelError};
 #[cfg(feature = "web")]
 use sinew_web::http::HttpClient;
 
@@ -278,7 +278,7 @@ impl OfCall {
     ) -> Result<SentMessage, ToolError> {
         let (session, call_id) = (self.address.as_str(), self.call_id.as_str());
         let store = self.center.store()?;
-        let entry = store.begin(&Outgoing { session, call_id, channel: name, chat, content });
+        let entry = store.begin(&ChannelMessage { session, call_id, channel: name, chat, content });
         let uncertain = match entry.map_err(failed)? {
             OutboxEntry::New(uncertain) => uncertain,
             OutboxEntry::Sent(at_ms) => {
@@ -320,7 +320,7 @@ impl OfCall {
             return Err(Undelivered { error, is_uncertain: false });
         };
         let (session, call_id) = (self.address.as_str(), self.call_id.as_str());
-        let outbound = Outbound { session, call_id, channel: name, chat, content };
+        let outbound = ChannelMessage { session, call_id, channel: name, chat, content };
         let sent = channels::send(&self.center.client, channel, &outbound).await;
         sent.map_err(|error| Undelivered {
             is_uncertain: error.is_uncertain(),

@@ -25,7 +25,7 @@ use crate::sessions::Sessions;
 use sinew_fs::state::StateDir;
 
 pub use children::{ChildLimits, NewChildren};
-pub use outbox::{OutboxEntry, Outgoing};
+pub use outbox::OutboxEntry;
 
 /// The file name of the database.
 const NAME: &str = "messages.db";

@@ -75,8 +75,8 @@ pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
 pub use messages::{
-    AGENT, ChannelKind, Inbox, InboxMessage, MessageClaim, MessageTarget, Messages, NoMessages,
-    Receiver, ReceiverClaim, SentMessage, UncertainMessage, no_messages,
+    AGENT, ChannelKind, ChannelMessage, Inbox, InboxMessage, MessageClaim, MessageTarget, Messages,
+    NoMessages, Receiver, ReceiverClaim, SentMessage, UncertainMessage, no_messages,
 };
 pub use name::{name_matches, tool_matches, wire_name};
 pub use net::{

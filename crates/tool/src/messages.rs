@@ -4,6 +4,21 @@ use std::marker::Sync;
 
 use crate::{BoxFuture, Host, Kind, ToolError};
 
+/// A message of a call to a chat of a channel.
+#[derive(Debug, Clone, Copy)]
+pub struct ChannelMessage<'a> {
+    /// The session that sends it.
+    pub session: &'a str,
+    /// The call that sends it: a webhook recognizes repetitions by it.
+    pub call_id: &'a str,
+    /// The name of the channel.
+    pub channel: &'a str,
+    /// The chat, in the words of the service.
+    pub chat: &'a str,
+    /// The content.
+    pub content: &'a str,
+}
+
 crate::word_enum! {
     /// The kinds of channels.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

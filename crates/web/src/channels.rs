@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_tool::{ApiKey, ChannelKind};
+use sinew_tool::{ApiKey, ChannelKind, ChannelMessage};
 
 use crate::http::{HttpAddress, HttpClient, HttpError, HttpReply};
 
@@ -27,21 +27,6 @@ pub struct Channel {
     pub token: Option<ApiKey>,
     /// How long the service may take to answer.
     pub timeout: Duration,
-}
-
-/// A message to a chat of a channel.
-#[derive(Debug, Clone, Copy)]
-pub struct Outbound<'a> {
-    /// The session that sends it.
-    pub session: &'a str,
-    /// The call that sends it: a webhook recognizes repetitions by it.
-    pub call_id: &'a str,
-    /// The name of the channel.
-    pub channel: &'a str,
-    /// The chat, in the words of the service.
-    pub chat: &'a str,
-    /// The content.
-    pub content: &'a str,
 }
 
 /// Why a message was not sent.
@@ -95,7 +80,7 @@ impl fmt::Display for ChannelError {
 pub async fn send(
     client: &HttpClient,
     channel: &Channel,
-    outbound: &Outbound<'_>,
+    outbound: &ChannelMessage<'_>,
 ) -> Result<(), ChannelError> {
     let (address, headers, body) = request(channel, outbound);
     let body = Some(body.to_string().into_bytes());
@@ -116,11 +101,11 @@ pub async fn send(
 /// Returns the address, headers and body of a request.
 fn request(
     channel: &Channel,
-    outbound: &Outbound<'_>,
+    outbound: &ChannelMessage<'_>,
 ) -> (HttpAddress, Vec<(&'static str, String)>, Value) {
     let token = channel.token.as_ref().map(ApiKey::reveal).unwrap_or_default();
     let mut headers = vec![("content-type", String::from("application/json; charset=utf-8"))];
-    let Outbound { session, call_id, channel: name, chat, content } = *outbound;
+    let ChannelMessage { session, call_id, channel: name, chat, content } = *outbound;
     let (address, body) = match channel.kind {
         ChannelKind::Telegram => (
             channel.address.below(&format!("bot{token}/sendMessage")),

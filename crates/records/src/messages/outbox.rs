@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use sinew_fs::process_identity::ProcessIdentity;
-use sinew_tool::UncertainMessage;
+use sinew_tool::{ChannelMessage, UncertainMessage};
 
 use super::{MessageError, MessageStore};
 use crate::database::{Failed, now_ms, read};
@@ -20,21 +20,6 @@ mod state {
     pub(super) const FAILED: &str = "failed";
     /// It may have arrived.
     pub(super) const UNCERTAIN: &str = "uncertain";
-}
-
-/// A message that leaves for a channel.
-#[derive(Debug, Clone, Copy)]
-pub struct Outgoing<'a> {
-    /// The session that sends it.
-    pub session: &'a str,
-    /// The call that sends it.
-    pub call_id: &'a str,
-    /// The name of the channel.
-    pub channel: &'a str,
-    /// The chat.
-    pub chat: &'a str,
-    /// The content, of which a hash is stored.
-    pub content: &'a str,
 }
 
 /// The entry of a message in the outbox.
@@ -53,7 +38,7 @@ impl MessageStore {
     ///
     /// A client names its calls, and one that repeats a name repeats the call. Where sinew numbers them, each process begins
     /// anew: there an earlier message of that number counts only while the session does not know that it is in doubt.
-    pub fn begin(&self, outgoing: &Outgoing<'_>) -> Result<OutboxEntry, MessageError> {
+    pub fn begin(&self, outgoing: &ChannelMessage<'_>) -> Result<OutboxEntry, MessageError> {
         let own = ProcessIdentity::own();
         let process = serde_json::to_string(&own).unwrap_or_default();
         let fingerprint = fingerprint(outgoing);
@@ -61,7 +46,7 @@ impl MessageStore {
         self.change(|connection| {
             let now = now_ms();
             self.expire(connection, now)?;
-            let Outgoing { session, call_id, channel, .. } = *outgoing;
+            let ChannelMessage { session, call_id, channel, .. } = *outgoing;
             if let Some(entry) = earlier(connection, outgoing, &fingerprint, &process)? {
                 let told = "UPDATE outbox SET is_told = 1 WHERE session = ?1 AND call_id = ?2";
                 connection.prepare_cached(told)?.execute(params![session, call_id])?;
@@ -122,11 +107,11 @@ impl MessageStore {
 /// Returns the entry of the same message of the same call, if that prevents a new one.
 fn earlier(
     connection: &Connection,
-    outgoing: &Outgoing<'_>,
+    outgoing: &ChannelMessage<'_>,
     fingerprint: &[u8],
     process: &str,
 ) -> Result<Option<OutboxEntry>, Failed> {
-    let Outgoing { session, call_id, .. } = *outgoing;
+    let ChannelMessage { session, call_id, .. } = *outgoing;
     let found = connection
         .prepare_cached(
             "SELECT state, at_ms, is_told, process FROM outbox \
@@ -192,7 +177,7 @@ fn lose(
 }
 
 /// Hashes the receiver of a message and what it says, each part after its length.
-fn fingerprint(outgoing: &Outgoing<'_>) -> Vec<u8> {
+fn fingerprint(outgoing: &ChannelMessage<'_>) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     for part in [outgoing.channel, outgoing.chat, outgoing.content] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use sinew_tool::SpawnLimit;
+use sinew_tool::{ChannelMessage, SpawnLimit};
 
 use super::*;
 
@@ -218,8 +218,8 @@ fn agents_are_known_by_their_inbox_or_session() {
     assert_eq!(root("t"), None, "who is written to is not known by that");
 }
 
-fn outgoing<'a>(call_id: &'a str, content: &'a str) -> Outgoing<'a> {
-    Outgoing { session: "s", call_id, channel: "ops", chat: "1", content }
+fn outgoing<'a>(call_id: &'a str, content: &'a str) -> ChannelMessage<'a> {
+    ChannelMessage { session: "s", call_id, channel: "ops", chat: "1", content }
 }
 
 #[test]

@@ -308,7 +308,7 @@ impl Spawner {
         let above = cx.address();
         let words = format!(
             "You are the sub-agent `{name}`, and work on one task of the agent `{above}`. Your last message is your report: \
-             the agent sees nothing else of your work. Nobody answers questions; where something is unclear, choose, and \
+             the agent sees nothing else of your work. The user answers no questions; where something is unclear, choose, and \
              say in the report what you chose.\n\n{}",
             template.body
         );

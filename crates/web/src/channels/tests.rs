@@ -20,8 +20,8 @@ fn channel(kind: ChannelKind, address: &str) -> Channel {
     }
 }
 
-fn outbound(chat: &str) -> Outbound<'_> {
-    Outbound { session: "s", call_id: "s-1", channel: "ops", chat, content: "hi" }
+fn outbound(chat: &str) -> ChannelMessage<'_> {
+    ChannelMessage { session: "s", call_id: "s-1", channel: "ops", chat, content: "hi" }
 }
 
 /// Reads one request: its head, and its body as JSON.
