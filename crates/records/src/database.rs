@@ -5,7 +5,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat, stat};
@@ -23,6 +24,8 @@ pub enum LedgerSync {
 
 /// How long an operation without urgency waits for another writer.
 pub(crate) const PATIENT: Duration = Duration::from_secs(5);
+/// The pause before the switch to the write-ahead log is tried again.
+const RETRY: Duration = Duration::from_millis(1);
 /// The pages of write-ahead log that trigger a checkpoint into the database.
 const LOG_PAGES: i64 = 1_000;
 
@@ -113,7 +116,7 @@ pub(crate) fn connect(
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(patience)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    log_ahead(&connection, patience)?;
     connection.pragma_update(
         None,
         "synchronous",
@@ -124,6 +127,18 @@ pub(crate) fn connect(
     )?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     Ok(connection)
+}
+
+/// Switches a database to the write-ahead log. While another process uses a database that has none yet, SQLite fails at
+/// once, without regard to the busy timeout.
+fn log_ahead(connection: &Connection, patience: Duration) -> Result<(), Failed> {
+    let end = Instant::now() + patience;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL").map_err(Failed::from) {
+            Err(failed) if failed.busy && Instant::now() < end => thread::sleep(RETRY),
+            done => return done,
+        }
+    }
 }
 
 /// Returns the schema version of a database.
@@ -209,4 +224,39 @@ pub(crate) fn stored(number: u64) -> i64 {
 /// Returns a number that a database holds.
 pub(crate) fn read(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    const TABLES: Tables = Tables {
+        version: 1,
+        previous: None,
+        schema: "BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS t (n INTEGER) STRICT; PRAGMA user_version = 1; COMMIT;",
+    };
+
+    #[test]
+    fn racing_openers_of_a_new_database_wait() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for round in 0..30 {
+            let path = dir.path().join(round.to_string());
+            let barrier = Barrier::new(8);
+            thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        let open =
+                            open(&path, &TABLES, LedgerSync::Normal, PATIENT).expect("opened");
+                        let insert = |open: &Connection| -> Result<usize, Failed> {
+                            Ok(open.execute("INSERT INTO t VALUES (1)", [])?)
+                        };
+                        at_once(&open, insert).expect("written");
+                    });
+                }
+            });
+        }
+    }
 }
