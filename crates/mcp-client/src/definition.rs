@@ -3,11 +3,8 @@
 //! A definition is text of others that a model reads as an instruction. So what a person does not see is left out of
 //! its descriptions, sizes are limited, and the hash covers the definition as it was sent.
 
-use std::time::{Duration, Instant};
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use similar::{Algorithm, capture_diff_slices_deadline, group_diff_ops};
 use sinew_tool::visible::is_ignorable;
 use sinew_tool::{ContentHash, shown, shown_line, visible_only};
 
@@ -19,10 +16,6 @@ pub const MAX_SCHEMA: usize = 256 * 1024;
 pub const MAX_DEPTH: usize = 64;
 /// The longest name of a tool at its server, in bytes.
 const MAX_NAME: usize = 256;
-/// How many lines are shown around a difference.
-const AROUND: usize = 3;
-/// How long two definitions are compared before a difference need not be the shortest.
-const MAX_COMPARES: Duration = Duration::from_secs(1);
 /// Members of a schema whose text is for the reader alone.
 const TEXTS: [&str; 3] = ["description", "title", "$comment"];
 
@@ -108,23 +101,9 @@ impl Definition {
         })
     }
 
-    /// Returns what differs from an older definition, line by line and with the lines around, with unseen characters escaped.
-    pub fn difference(&self, older: Option<&Self>) -> String {
-        let lines = |one: &Self| -> Vec<String> {
-            let text = shown(&serde_json::to_string_pretty(one).unwrap_or_default());
-            text.lines().map(str::to_owned).collect()
-        };
-        let (old, new) = (older.map(lines).unwrap_or_default(), lines(self));
-        let until = Some(Instant::now() + MAX_COMPARES);
-        let ops = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, until);
-        let mut shown = String::new();
-        for (at, group) in group_diff_ops(ops, AROUND).iter().enumerate() {
-            shown.push_str(if at == 0 { "" } else { " …\n" });
-            for change in group.iter().flat_map(|op| op.iter_changes(&old, &new)) {
-                shown.extend([change.tag().to_string().as_str(), &change.value(), "\n"]);
-            }
-        }
-        shown
+    /// Returns the definition as JSON of several lines, with unseen characters escaped.
+    pub fn pretty(&self) -> String {
+        shown(&serde_json::to_string_pretty(self).unwrap_or_default())
     }
 }
 
@@ -268,26 +247,7 @@ mod tests {
         ];
         for other in changed {
             assert_ne!(one.hash(), other.hash(), "{other:?}");
-            assert!(!other.difference(Some(&one)).is_empty(), "{other:?}");
-        }
-        assert!(one.difference(Some(&one)).is_empty());
-    }
-
-    #[test]
-    fn what_moves_is_a_difference() {
-        let account = |from: &str, to: &str| {
-            let of = |words: &str| json!({"description": words, "type": "string"});
-            definition("Pays.", json!({"properties": {"from": of(from), "to": of(to)}}))
-        };
-        let (old, new) = (account("debited", "credited"), account("credited", "debited"));
-        let shown = new.difference(Some(&old));
-        for line in [
-            "-        \"description\": \"debited\",\n",
-            "+        \"description\": \"credited\",\n",
-            "-        \"description\": \"credited\",\n",
-            "       \"from\": {\n",
-        ] {
-            assert!(shown.contains(line), "{line} in {shown}");
+            assert_ne!(one.pretty(), other.pretty());
         }
     }
 }

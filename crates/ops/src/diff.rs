@@ -8,8 +8,9 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use memchr::{memchr, memrchr};
-use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_diff_ops};
+use similar::{DiffOp, DiffTag, group_diff_ops};
 
+use crate::line_diff::line_ops;
 use crate::lines::{clip, n_line_ends};
 use crate::replace::{self, ContentChange};
 
@@ -55,6 +56,11 @@ impl DiffLimits {
     pub(crate) fn is_whole(&self) -> bool {
         self.max_lines == usize::MAX
     }
+}
+
+/// Returns the whole diff of two texts.
+pub fn unified_diff(old: &str, new: &str) -> String {
+    of_contents(old.as_bytes(), new.as_bytes(), DiffLimits::question(None))
 }
 
 /// Returns the diff of changes that are in order and do not overlap.
@@ -203,7 +209,7 @@ impl Hunks {
 
     fn compare(&mut self, old: &[u8], new: &[u8], first: u64, new_first: u64) {
         let (old, new) = (by_line(old), by_line(new));
-        let ops = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, self.limits.until);
+        let ops = line_ops(&old, &new, self.limits.until);
         for group in group_diff_ops(ops, self.limits.context) {
             if self.full() {
                 return;

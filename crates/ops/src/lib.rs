@@ -46,6 +46,7 @@ mod charset;
 mod diff;
 mod encoding;
 mod kept;
+mod line_diff;
 mod line_index;
 mod lines;
 mod loose;
@@ -69,6 +70,8 @@ use std::sync::Arc;
 
 use sinew_tool::Tool;
 
+pub use diff::unified_diff;
+pub use line_diff::line_ops;
 pub use lines::{Ending, LineWindow, WindowLine};
 pub use names::row_name;
 pub use nearest::{Difference, Region};

@@ -10,8 +10,9 @@
 use std::ops::Range;
 
 use memchr::{memchr, memmem};
-use similar::{Algorithm, DiffTag, capture_diff_slices};
+use similar::DiffTag;
 
+use crate::line_diff::line_ops;
 use crate::lines::Ending;
 use crate::nearest::lines_back;
 use crate::replace::{self, Budget, ContentChange, FoundText, Miss, Stage, TextLine};
@@ -291,8 +292,7 @@ impl Position<'_> {
         let (old, new) = (replace::lines(old.as_bytes()), replace::lines(new.as_bytes()));
         let here = replace::lines(self.matched());
         let mut changes = Vec::new();
-        for op in capture_diff_slices(Algorithm::Myers, &replace::keys(&old), &replace::keys(&new))
-        {
+        for op in line_ops(&replace::keys(&old), &replace::keys(&new), None) {
             let (tag, of_old, of_new) = op.as_tag_tuple();
             if tag == DiffTag::Equal {
                 continue;
@@ -326,7 +326,7 @@ impl Position<'_> {
         let new: Vec<&str> = new.split_inclusive('\n').collect();
         let starts = self.starts(self.range.start, &old);
         let mut changes = Vec::new();
-        for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
+        for op in line_ops(&old, &new, None) {
             let (tag, of_old, of_new) = op.as_tag_tuple();
             if tag == DiffTag::Equal {
                 continue;
@@ -358,7 +358,7 @@ impl Position<'_> {
         }
         let starts = self.starts(start, &of_old);
         let start = |n: usize| starts.get(n).copied().unwrap_or(self.range.end);
-        for op in capture_diff_slices(Algorithm::Myers, &of_old, &of_new) {
+        for op in line_ops(&of_old, &of_new, None) {
             let (tag, of_old, new_range) = op.as_tag_tuple();
             if tag == DiffTag::Equal {
                 continue;

@@ -13,8 +13,9 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use memchr::{memchr_iter, memmem};
-use similar::{Algorithm, DiffTag, capture_diff_slices};
+use similar::DiffTag;
 
+use crate::line_diff::line_ops;
 use crate::lines::{Ending, n_line_ends};
 use crate::loose;
 
@@ -185,7 +186,7 @@ impl<'a> Needle<'a> {
         let old = lines(matched);
         let (lf, crlf) = (lines(self.new_lf.as_bytes()), lines(self.new_crlf.as_bytes()));
         let mut changes = Vec::new();
-        for op in capture_diff_slices(Algorithm::Myers, &keys(&old), &keys(&lf)) {
+        for op in line_ops(&keys(&old), &keys(&lf), None) {
             let (tag, of_old, of_new) = op.as_tag_tuple();
             if tag == DiffTag::Equal {
                 continue;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use similar::{ChangeTag, TextDiff};
+use similar::DiffTag;
 use sinew_guard::checkpoints::{Checkpoints, PathState, Query};
 use sinew_guard::{CheckpointError, CheckpointId};
+use sinew_ops::line_ops;
 use sinew_tool::shown_path;
 
 use crate::config;
@@ -116,9 +117,12 @@ fn file(
         _ => None,
     };
     let counts = old.zip(new).map(|(old, new)| {
-        let diff = TextDiff::from_lines(&old, &new);
-        let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
-        (count(ChangeTag::Insert), count(ChangeTag::Delete))
+        let old: Vec<&str> = old.split_inclusive('\n').collect();
+        let new: Vec<&str> = new.split_inclusive('\n').collect();
+        let ops = line_ops(&old, &new, None);
+        let changed = || ops.iter().filter(|op| op.tag() != DiffTag::Equal);
+        let added: usize = changed().map(|op| op.new_range().len()).sum();
+        (added, changed().map(|op| op.old_range().len()).sum())
     });
     let shown = path.strip_prefix(root).unwrap_or(path);
     Some(ChangedFile {

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use serde_json::{Value, json};
+use similar::group_diff_ops;
 use sinew_mcp_client::{ServerStatus, Servers, SignIn, Waiting};
+use sinew_ops::line_ops;
 use sinew_runtime::{Owner, ToolInfo};
 use sinew_tool::{Event, Ledger as _, ToolError, shown_line};
 
@@ -15,6 +17,11 @@ use crate::cli::McpServersCommand;
 use crate::config::env_vars;
 use crate::wiring::{self, Loaded, Wired};
 use crate::{screen, terminal};
+
+/// The unchanged lines around those of a definition that changed.
+const AROUND: usize = 3;
+/// After this time, the lines that changed need not be the fewest.
+const MAX_COMPARES: Duration = Duration::from_secs(1);
 
 /// Lists, tries or approves servers.
 pub(crate) fn run(loaded: &Loaded, command: &McpServersCommand) -> anyhow::Result<ExitCode> {
@@ -60,7 +67,7 @@ fn row(wired: &Wired, status: &ServerStatus) -> Value {
             "tool": one.now.name,
             "is_new": one.pinned.is_none(),
             "hash": one.hash().to_string(),
-            "difference": one.now.difference(one.pinned.as_ref()),
+            "difference": difference(one),
         })
     });
     json!({
@@ -297,7 +304,7 @@ fn shown(status: &ServerStatus) -> String {
     for one in &status.waiting {
         let what = if one.pinned.is_some() { "changed" } else { "is new" };
         let _ = writeln!(text, "{name}: the tool {} {what}", shown_line(&one.now.name));
-        for line in one.now.difference(one.pinned.as_ref()).lines() {
+        for line in difference(one).lines() {
             let _ = writeln!(text, "  {line}");
         }
     }
@@ -305,4 +312,56 @@ fn shown(status: &ServerStatus) -> String {
         let _ = writeln!(text, "{name}: the tool {} is gone", shown_line(gone));
     }
     text
+}
+
+/// Returns what differs from the pinned definition, line by line.
+fn difference(waiting: &Waiting) -> String {
+    let (old, new) = (waiting.pinned.as_ref().map(|pinned| pinned.pretty()), waiting.now.pretty());
+    let old: Vec<&str> = old.as_deref().unwrap_or_default().lines().collect();
+    let new: Vec<&str> = new.lines().collect();
+    let ops = line_ops(&old, &new, Some(Instant::now() + MAX_COMPARES));
+    let mut shown = String::new();
+    for (at, group) in group_diff_ops(ops, AROUND).iter().enumerate() {
+        shown.push_str(if at == 0 { "" } else { " …\n" });
+        for change in group.iter().flat_map(|op| op.iter_changes(&old, &new)) {
+            shown.extend([change.tag().to_string().as_str(), change.value(), "\n"]);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use sinew_mcp_client::Definition;
+
+    use super::*;
+
+    fn pays(from: &str, to: &str) -> Definition {
+        let of = |words: &str| json!({"description": words, "type": "string"});
+        Definition {
+            name: String::from("pay"),
+            title: None,
+            description: String::from("Pays."),
+            parameters: json!({"type": "object", "properties": {"from": of(from), "to": of(to)}}),
+            output_schema: None,
+            annotations: None,
+        }
+    }
+
+    #[test]
+    fn what_moves_is_a_difference() {
+        let (old, now) = (pays("debited", "credited"), pays("credited", "debited"));
+        let shown = difference(&Waiting { now: now.clone(), pinned: Some(old) });
+        for line in [
+            "-        \"description\": \"debited\",\n",
+            "+        \"description\": \"credited\",\n",
+            "-        \"description\": \"credited\",\n",
+            "       \"from\": {\n",
+        ] {
+            assert!(shown.contains(line), "{line} in {shown}");
+        }
+        assert!(difference(&Waiting { now: now.clone(), pinned: Some(now.clone()) }).is_empty());
+        let new = difference(&Waiting { now, pinned: None });
+        assert!(new.lines().all(|line| line.starts_with('+')), "{new}");
+    }
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use similar::TextDiff;
 use sinew_agent::{
     Agent, AgentSettings, CallResult, Entry, Offer, OutputCompaction, RecordedModel, Recording,
     Session, ToolCall, Transcript, TurnEnd, TurnEvent,
 };
 use sinew_guard::Helper;
+use sinew_ops::unified_diff;
 use sinew_runtime::Runtime;
 use sinew_tool::sync::lock;
 use sinew_tool::{
@@ -176,12 +176,11 @@ fn report(
         }
         RunOutput::Text(_) => {
             for (call, recorded, now) in &found.differing {
-                let shown =
-                    TextDiff::from_lines(recorded.as_str(), now.as_deref().unwrap_or_default())
-                        .unified_diff()
-                        .header("recorded", "now")
-                        .to_string();
-                say(&format!("the result of {} differs:\n{shown}", call.full_name()));
+                let shown = unified_diff(recorded, now.as_deref().unwrap_or_default());
+                say(&format!(
+                    "the result of {} differs:\n--- recorded\n+++ now\n{shown}",
+                    call.full_name()
+                ));
             }
             if 0 < n_left {
                 say(&format!("{n_left} messages of the model were not asked for"));
