@@ -5,6 +5,8 @@ use serde_saphyr::{MergeKeyPolicy, MessageFormatter as _, UserMessageFormatter};
 
 /// The most entries of a list.
 const MAX_ENTRIES: usize = 200;
+/// The most parts of front matter that its aliases repeat.
+const MAX_ALIASED: usize = 10_000;
 
 /// Keys with their values.
 pub(crate) type Members = Map<String, Value>;
@@ -20,6 +22,7 @@ pub(crate) fn read(text: &str) -> Result<(Option<Members>, &str), String> {
     let options = serde_saphyr::options! {
         merge_keys: MergeKeyPolicy::Error,
         with_snippet: false,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIASED },
     };
     let read: Value = serde_saphyr::from_str_with_options(front, options).map_err(|error| {
         let line = error.location().map_or(1, |at| at.line());
