@@ -1,10 +1,11 @@
 //! Path rules for commands, so that a command's supervisor enforces the rules of the file tools.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use sinew_tool::FileError;
+use sinew_tool::sync::lock;
 
 use crate::git_config::{self, ConfigOf};
 use crate::globs::RuleError;
@@ -45,11 +46,14 @@ pub enum Forbidden {
 pub struct CommandJudge {
     rules: CommandRules,
     paths: Arc<PathRules>,
+    /// The path that was judged last, since one call asks for several judgements of it.
+    last: Mutex<Option<(PathBuf, Option<Arc<Names>>)>>,
 }
 
 impl CommandJudge {
     pub fn new(rules: CommandRules) -> Result<Self, RuleError> {
-        Ok(Self { paths: Arc::new(PathRules::compile(&rules.globs, &[])?), rules })
+        let paths = Arc::new(PathRules::compile(&rules.globs, &[])?);
+        Ok(Self { rules, paths, last: Mutex::default() })
     }
 
     /// Returns a judge for a command that may change these protected names too.
@@ -59,7 +63,7 @@ impl CommandJudge {
         }
         let mut rules = self.rules.clone();
         rules.unprotected.extend(granted);
-        Arc::new(Self { rules, paths: Arc::clone(&self.paths) })
+        Arc::new(Self { rules, paths: Arc::clone(&self.paths), last: Mutex::default() })
     }
 
     /// Returns whether rules restrict reads.
@@ -103,13 +107,15 @@ impl CommandJudge {
 
     /// Returns what a name means to programs outside the sandbox. `exists` looks at real paths.
     pub fn guarded(&self, real: &Path, exists: &dyn Fn(&Path) -> bool) -> Option<Guarded> {
-        guarded::find(&self.names(real)?, real, &self.rules.unprotected, exists)
+        let names = self.names(real)?;
+        guarded::find(&names, real, &self.rules.unprotected, exists)
     }
 
     /// Returns what the user's own commands execute later if a path changes: the path itself, or the directory of
     /// programs that holds it, relative to its root.
     pub fn runs_later(&self, real: &Path) -> Option<PathBuf> {
-        let what = protected::what_runs_later(&self.names(real)?, real)?;
+        let names = self.names(real)?;
+        let what = protected::what_runs_later(&names, real)?;
         self.of_root(what).map(Path::to_owned)
     }
 
@@ -183,7 +189,8 @@ impl CommandJudge {
 
     /// Returns the protected name beneath a directory of this real path.
     fn leads_to(&self, real: &Path) -> Option<&'static str> {
-        leads_to_protected(&self.names(real)?, &self.rules.unprotected)
+        let names = self.names(real)?;
+        leads_to_protected(&names, &self.rules.unprotected)
     }
 
     /// Returns whether a directory must be copied, not renamed: files in it were not judged so far, or its
@@ -216,7 +223,19 @@ impl CommandJudge {
     }
 
     /// Returns the names of a path, from the name of its root on.
-    fn names(&self, real: &Path) -> Option<Names> {
+    fn names(&self, real: &Path) -> Option<Arc<Names>> {
+        let mut last = lock(&self.last);
+        if let Some((path, names)) = &*last
+            && path == real
+        {
+            return names.clone();
+        }
+        let names = self.names_of(real).map(Arc::new);
+        *last = Some((real.to_owned(), names.clone()));
+        names
+    }
+
+    fn names_of(&self, real: &Path) -> Option<Names> {
         let roots = self.rules.roots.iter().filter(|root| real.starts_with(root));
         let root = roots.max_by_key(|root| root.as_os_str().len())?;
         let named = root.parent().and_then(|above| real.strip_prefix(above).ok());

@@ -8,11 +8,13 @@
 //! is no bypass. A root deeper in such a directory is a workspace, as agents put worktrees in `.claude`, and
 //! counts from its own name on.
 
+mod index;
 pub mod table;
 
 use std::path::{Path, PathBuf};
 
 use crate::rules::fold;
+use index::{List, Match};
 use table::{ELSEWHERE, ON_THIS_HOST, ProtectedName, RUN_LATER};
 
 /// sinew's own directory, which no command may change.
@@ -66,9 +68,11 @@ fn is_meant(name: &str, rule: &str) -> bool {
 }
 
 /// Components of a real path, folded as on case-insensitive file systems; they count from the root on.
+#[derive(Debug)]
 pub struct Names {
     all: Vec<String>,
     n_above: usize,
+    matches: Vec<Match>,
 }
 
 impl Names {
@@ -76,7 +80,14 @@ impl Names {
     pub fn new(real: &Path, named: &Path) -> Self {
         let all: Vec<String> = real.iter().map(fold).collect();
         let n_above = all.len() - named.iter().count();
-        Self { all, n_above }
+        let matches = index::matches(&all, n_above);
+        Self { all, n_above, matches }
+    }
+
+    /// Returns the rule of the table that comes first of those that the path matches before index `until`.
+    fn first(&self, is_meant: impl Fn(&Match) -> bool) -> Option<&'static str> {
+        let meant = self.matches.iter().filter(|found| is_meant(found));
+        meant.min_by_key(|found| found.rule.order).map(|found| found.rule.name)
     }
 
     /// Returns whether the path matches a rule that begins before index `until`.
@@ -120,7 +131,9 @@ fn all_names() -> impl Iterator<Item = &'static str> {
 
 /// Returns the protected name that a real path matches.
 pub fn protected(names: &Names) -> Option<&'static str> {
-    all_names().find(|rule| names.fall_under(rule, usize::MAX))
+    names.first(|found| {
+        matches!(found.rule.list, List::Protected(Protection::Executes | Protection::Elsewhere))
+    })
 }
 
 /// Returns what programs do with a protected name, in words.
@@ -133,10 +146,10 @@ pub fn what_happens(name: &str) -> Option<&'static str> {
 /// of programs is not.
 pub fn run_later(names: &Names) -> Option<&'static str> {
     let until = names.filled_by_tools();
-    RUN_LATER.iter().map(|row| row.name).find(|rule| {
+    names.first(|found| {
         // The directory begins where tools fill it.
-        let until = if rule.ends_with('/') { until + 1 } else { until };
-        names.fall_under(rule, until)
+        let until = if found.rule.is_dir { until + 1 } else { until };
+        found.rule.list == List::RunLater && found.at < until
     })
 }
 
@@ -178,21 +191,24 @@ pub(crate) fn protection_from_commands(
     granted: &[String],
 ) -> Option<(&'static str, Protection)> {
     let until = names.filled_by_tools();
+    let found = names.matches.iter().filter(|found| found.at < until);
+    let found = found.filter_map(|Match { rule, .. }| match rule.list {
+        List::Protected(protection) if is_for_commands(rule.name, granted) => {
+            Some((rule, protection))
+        }
+        _ => None,
+    });
     // A name may be beneath that of a weaker rule.
-    let found = for_commands(granted).filter(|(rule, _)| names.fall_under(rule, until));
-    found.max_by_key(|(_, protection)| *protection)
+    let strongest = found.max_by_key(|(rule, protection)| (*protection, rule.order));
+    strongest.map(|(rule, protection)| (rule.name, protection))
 }
 
 /// Returns the protected name beneath a real path: putting a symlink, file or directory there replaces it.
 pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'static str> {
     let until = names.filled_by_tools();
-    let of_git = OF_GIT.into_iter().filter(|rule| *rule != GIT && !is_granted(rule, granted));
-    for_commands(granted).map(|(rule, _)| rule).chain(of_git).find(|rule| {
-        let parts: Vec<&str> = rule.trim_end_matches('/').split('/').collect();
-        (1..parts.len()).any(|n| {
-            let start = parts.get(..n).unwrap_or_default().join("/");
-            names.fall_under(&start, until)
-        })
+    names.first(|found| {
+        let rule = found.rule;
+        rule.list == List::LeadsTo && found.at < until && !is_granted(rule.name, granted)
     })
 }
 
@@ -201,7 +217,12 @@ fn for_commands(granted: &[String]) -> impl Iterator<Item = (&'static str, Prote
     let executed = ON_THIS_HOST.iter().map(|row| (row.name, Protection::Executes));
     let elsewhere = ELSEWHERE.iter().map(|row| (row.name, Protection::Elsewhere));
     let all = executed.chain(elsewhere).chain([(OWN_BENEATH, Protection::Closed)]);
-    all.filter(|(rule, _)| !OF_GIT.contains(rule) && !is_granted(rule, granted))
+    all.filter(|(rule, _)| is_for_commands(rule, granted))
+}
+
+/// Returns whether a protected name is none of git and not granted.
+fn is_for_commands(rule: &str, granted: &[String]) -> bool {
+    !OF_GIT.contains(&rule) && !is_granted(rule, granted)
 }
 
 /// Returns whether a name is granted, or is beneath a granted one.
@@ -232,3 +253,6 @@ pub fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
         .filter(|path| rustix::fs::lstat(path).is_ok())
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@
 
 mod approvals;
 mod broker;
+mod build_error;
+mod builder;
 mod call;
 mod catalog;
 mod caught;
@@ -29,6 +31,8 @@ mod tool_ranking;
 mod visibility;
 
 pub use approvals::{Approvals, Asking};
+pub use build_error::BuildError;
+pub use builder::Builder;
 pub use catalog::{Catalog, ForeignEntry, ForeignTool, ToolInfo};
 pub use grants::{GrantStore, SessionGrant, SessionGrantStore};
 pub use hooks::{CommandHook, CommandHookSettings, HookCommand, HookTrial};
@@ -37,6 +41,6 @@ pub use narrowing::{NarrowedBy, Narrowing};
 pub use nearest::nearest;
 pub use owner::Owner;
 pub use provider::{CompositeToolProvider, ToolDefinition, ToolProvider};
-pub use runtime::{Attached, BuildError, Builder, CallOptions, PendingTools, Runtime};
+pub use runtime::{Attached, CallOptions, PendingTools, Runtime};
 pub use sub_agents::{SubAgent, WorkingAgent};
 pub use visibility::Visibility;

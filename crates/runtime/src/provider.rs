@@ -7,7 +7,8 @@ use sinew_tool::{
     Arguments, BoxFuture, Context, Kind, Reply, Tool, ToolError, function_call, shown_line,
 };
 
-use crate::runtime::{BuildError, Runtime};
+use crate::build_error::BuildError;
+use crate::runtime::Runtime;
 
 /// The text between a namespace and the name of a tool.
 const SEPARATOR: &str = "__";

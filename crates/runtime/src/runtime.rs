@@ -1,7 +1,5 @@
 //! The runtime: the state that all calls share.
 
-mod builder;
-
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -13,13 +11,14 @@ use sinew_guard::{
 };
 use sinew_tool::{
     Access, AgentSpawner, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget,
-    Dialect, Filled, Form, Kind, Ledger, Memo, NoAgents, NoSkills, Progress, Recorder, Ruling,
-    SkillIndex, Tool, ToolError,
+    Filled, Form, Kind, Ledger, Memo, NoAgents, NoSkills, Progress, Recorder, Ruling, SkillIndex,
+    Tool, ToolError,
 };
 use tokio::sync::{Semaphore, watch};
 
 use crate::approvals::Approvals;
 use crate::broker::Broker;
+use crate::build_error::{BuildError, checkable};
 use crate::catalog::{Catalog, ForeignEntry};
 use crate::grants::{GrantStore, Grants, SessionGrant, SessionGrantStore};
 use crate::hooks::Hooks;
@@ -32,14 +31,11 @@ use crate::session_turns::SessionTurns;
 use crate::sub_agents::{SubAgent, SubAgents, WorkingAgent};
 use crate::tool_index::ToolSearches;
 
-use builder::checkable;
-pub use builder::{BuildError, Builder};
-
 /// Executes calls: one for each set of roots, shared by every surface of a process.
 pub struct Runtime {
-    catalogs: watch::Sender<Arc<Vec<Catalog>>>,
+    pub(crate) catalogs: watch::Sender<Arc<Vec<Catalog>>>,
     /// How many servers there are whose tools are not known yet.
-    pending: watch::Sender<usize>,
+    pub(crate) pending: watch::Sender<usize>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) approvals: Approvals,
     pub(crate) answer_within: Duration,
@@ -83,11 +79,6 @@ pub struct CallOptions {
 }
 
 impl Runtime {
-    /// Returns a builder of a runtime over a dialect.
-    pub fn builder(dialect: Dialect) -> Builder {
-        Builder::new(dialect)
-    }
-
     /// Closes the replaced files of earlier changes: after a reply is sent, or else in the next call.
     pub fn rest(&self) {
         self.guard.close_deferred();

@@ -14,6 +14,8 @@ mod deeds;
 mod findings;
 mod git_objects;
 mod guarded;
+mod known_dirs;
+mod known_threads;
 mod path;
 mod session_memory;
 mod sockets;
@@ -22,7 +24,7 @@ mod unnamed;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,6 +41,8 @@ use attributes::Times;
 use caller::Caller;
 use deeds::Make;
 use findings::Found;
+use known_dirs::{DirId, KnownDirs};
+use known_threads::KnownThreads;
 use path::Place;
 use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::{CommandJudge, Forbidden};
@@ -88,13 +92,13 @@ impl StandIn {
         Ok(Self { instead_of: identity(&held(instead_of)?)?, dir: held(dir)? })
     }
 
-    /// Returns the replacement if a command names the replaced directory, else the directory.
-    fn instead_of(&self, dir: OwnedFd) -> Result<OwnedFd, Errno> {
-        if identity(&dir)? == self.instead_of {
-            self.dir.try_clone().map_err(|_| Errno::NFILE)
-        } else {
-            Ok(dir)
-        }
+    /// Returns whether it replaces a directory.
+    fn is_instead_of(&self, dir: &DirId) -> bool {
+        dir.file() == self.instead_of
+    }
+
+    fn dir(&self) -> Result<OwnedFd, Errno> {
+        self.dir.try_clone().map_err(|_| Errno::NFILE)
     }
 }
 
@@ -134,6 +138,7 @@ impl NotifyHandler {
             todos: RefCell::default(),
             n_unnamed: Arc::clone(&n_unnamed),
             remembered: RefCell::default(),
+            known: (KnownThreads::default(), KnownDirs::default()),
             allowed: RefCell::default(),
         };
         let work = move || {
@@ -181,6 +186,8 @@ struct CallHandler {
     n_unnamed: Arc<AtomicUsize>,
     /// The directories of objects of git that are remembered.
     remembered: RefCell<HashSet<PathBuf>>,
+    /// The threads that made calls lately, and the directories that these named.
+    known: (KnownThreads, KnownDirs),
     /// Configurations that a person allowed it to change.
     allowed: RefCell<HashSet<PathBuf>>,
 }
@@ -249,7 +256,8 @@ impl CallHandler {
 
     /// Performs a call. `None` if the answer follows later.
     fn carry_out(&self, call: &Call) -> Result<Option<SyscallAnswer>, Errno> {
-        let caller = Caller::of(call, self.means.shared_memory.as_ref());
+        let (threads, dirs) = &self.known;
+        let caller = Caller::of(call, self.means.shared_memory.as_ref(), (threads, dirs));
         let [a, b, c, d, e, _] = call.args;
         let here = here();
         match call.number {
@@ -269,6 +277,10 @@ impl CallHandler {
             libc::SYS_fchmodat2 => self.set_mode_at(&caller, (a, b), c, at_flags(d)),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_chmod => self.set_mode_at(&caller, (here, a), b, AtFlags::empty()),
+            libc::SYS_umask => {
+                threads.expect_umask();
+                Ok(Some(SyscallAnswer::Continue))
+            }
             libc::SYS_bind => self.bind(&caller, a, b, c),
             libc::SYS_connect => self.connect(&caller, a, b, c),
             libc::SYS_socket | libc::SYS_socketpair => Err(self.refuse_datagrams()),
@@ -343,7 +355,7 @@ impl CallHandler {
     /// Finds the place of a name, without following a symlink there.
     fn place(&self, caller: &Caller<'_>, (dir, path): (u64, u64)) -> Result<Place, Errno> {
         let path = caller.text(path)?;
-        let place = Place::find(caller, caller.start(dir, &path)?.as_fd(), &path)?;
+        let place = Place::find(caller, caller.start(dir, &path)?, &path)?;
         self.check_waits(caller)?;
         Ok(place)
     }

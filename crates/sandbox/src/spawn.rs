@@ -324,6 +324,8 @@ pub(crate) enum SyscallAnswer {
     Value(i64),
     /// It returns a new fd of this file; the flag sets `FD_CLOEXEC` on it.
     Handle(OwnedFd, bool),
+    /// The kernel performs it. Safe for calls alone whose arguments are numbers: another thread can change memory meanwhile.
+    Continue,
 }
 
 impl Calls {
@@ -363,6 +365,9 @@ impl Calls {
         let mut response = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags: 0 };
         match answer {
             Ok(SyscallAnswer::Value(value)) => response.val = value,
+            Ok(SyscallAnswer::Continue) => {
+                response.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+            }
             Err(errno) => response.error = -errno.raw_os_error(),
             Ok(SyscallAnswer::Handle(handle, closed_on_exec)) => {
                 let mut given = libc::seccomp_notif_addfd {
@@ -407,6 +412,19 @@ impl AsFd for Calls {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Reads memory of a thread's process; returns how many bytes.
+pub(crate) fn read_memory(thread: u32, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    let address = usize::try_from(at).map_err(|_| Errno::FAULT)?;
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote =
+        libc::iovec { iov_base: ptr::without_provenance_mut(address), iov_len: into.len() };
+    let thread = libc::pid_t::try_from(thread).map_err(|_| Errno::SRCH)?;
+    // SAFETY: the kernel writes at most its length into the buffer, and checks the address in the other process.
+    let n = unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(n)
+        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 /// The side of a fork.

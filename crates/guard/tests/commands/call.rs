@@ -33,6 +33,7 @@ const CASES: &[(&str, Case)] = &[
     ("a directory that was exchanged is not entered", exchanged),
     ("what is written to a cache stays with the session", cached),
     ("of a list of programs no other runs", listed),
+    ("a file gets the umask that its process has by then", umasks),
     ("a command gets no more variables than its row names", variables),
     ("no more commands run at once than the row allows", at_once),
 ];
@@ -98,6 +99,32 @@ fn sockets(place: &Place) -> Result<(), Failed> {
     let output = String::from_utf8_lossy(&done.merged.head).into_owned();
     let expected = format!("{}2\n88\n", "heard\n".repeat(3));
     that(no_sockets || output == expected, || output.clone())
+}
+
+fn umasks(place: &Place) -> Result<(), Failed> {
+    const MAKE: &str = r#"
+        for round in 1 2 3 4 5 6 7 8; do
+            umask 077; : > a; umask 022; : > b; (umask 007; : > c; mkdir g); : > d
+            umask 027; sh -c ': > e; umask 0; : > f'; : > h
+            stat -c %a a b c d e f g h | tr '\n' ' '
+            rm a b c d e f h; rmdir g
+        done
+        python3 -c '
+import os, threading
+def make():
+    for n in "xyz": open(n, "w")
+    os.umask(0o22)
+os.umask(0o77)
+maker = threading.Thread(target=make)
+maker.start()
+maker.join()
+open("u", "w")
+print(*(oct(os.stat(name).st_mode & 0o777) for name in "xyzu"))'"#;
+    let done = place.sh(MAKE);
+    let output = String::from_utf8_lossy(&done.stdout.head).into_owned();
+    let round = "600 644 660 644 640 666 770 640 ";
+    let expected = round.repeat(8) + "0o600 0o600 0o600 0o644\n";
+    that(output == expected, || output.clone())
 }
 
 fn venv(place: &Place) -> Result<(), Failed> {

@@ -170,7 +170,7 @@ impl CallHandler {
         }
         let start = caller.start(dir, &path)?;
         let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
-        let target = path::handle_of(caller, start.as_fd(), &path, follow)?;
+        let target = path::handle_of(caller, start, &path, follow)?;
         self.check_waits(caller)?;
         Ok(target)
     }

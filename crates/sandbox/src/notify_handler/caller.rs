@@ -1,20 +1,21 @@
 //! Reads memory, fds and attributes of the thread that makes an intercepted call.
-#![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::StandIn;
-use crate::spawn::Call;
+use super::known_dirs::KnownDirs;
+use super::known_threads::KnownThreads;
+use crate::spawn::{self, Call};
 
 /// The longest path of the kernel, with its terminator.
 const MAX_PATH: usize = 4_096;
@@ -25,16 +26,17 @@ const PAGE: u64 = 4_096;
 pub(super) struct Caller<'a> {
     pub(super) call: Call,
     pub(super) stand_in: Option<&'a StandIn>,
+    pub(super) dirs: &'a KnownDirs,
+    threads: &'a KnownThreads,
 }
 
 impl<'a> Caller<'a> {
-    pub(super) fn of(call: &Call, stand_in: Option<&'a StandIn>) -> Self {
-        Self { call: *call, stand_in }
-    }
-
-    /// Returns a path in its own part of `/proc`.
-    fn own(&self, name: &str) -> String {
-        format!("/proc/{}/{name}", self.call.thread)
+    pub(super) fn of(
+        call: &Call,
+        stand_in: Option<&'a StandIn>,
+        (threads, dirs): (&'a KnownThreads, &'a KnownDirs),
+    ) -> Self {
+        Self { call: *call, stand_in, dirs, threads }
     }
 
     /// Reads a path.
@@ -44,14 +46,13 @@ impl<'a> Caller<'a> {
     }
 
     pub(super) fn text_or_empty(&self, address: u64) -> Result<PathBuf, Errno> {
-        let memory = self.memory()?;
         let mut text = Vec::new();
         let mut at = address;
         while text.len() < MAX_PATH {
             let mut part = [0; PAGE as usize];
             let n = usize::try_from(PAGE - at % PAGE).unwrap_or(part.len());
             let part = part.get_mut(..n).unwrap_or_default();
-            memory.read_exact_at(part, at).map_err(|_| Errno::FAULT)?;
+            self.read(part, at)?;
             if let Some(end) = memchr::memchr(0, part) {
                 text.extend_from_slice(part.get(..end).unwrap_or_default());
                 if MAX_PATH <= text.len() {
@@ -65,16 +66,23 @@ impl<'a> Caller<'a> {
         Err(Errno::NAMETOOLONG)
     }
 
-    fn memory(&self) -> Result<File, Errno> {
-        File::open(self.own("mem")).map_err(|_| Errno::ACCESS)
+    /// Reads memory of its process.
+    fn read(&self, into: &mut [u8], at: u64) -> Result<(), Errno> {
+        match spawn::read_memory(self.call.thread, at, into) {
+            Ok(n) if n == into.len() => Ok(()),
+            // Filters of containers refuse the call, and let the memory be read as a file.
+            Err(Errno::PERM | Errno::NOSYS) => {
+                let file = self.threads.open(self.call.thread, "mem", OFlags::RDONLY);
+                let memory = File::from(file.map_err(|_| Errno::ACCESS)?);
+                memory.read_exact_at(into, at).map_err(|_| Errno::FAULT)
+            }
+            Ok(_) | Err(_) => Err(Errno::FAULT),
+        }
     }
 
-    /// Returns the directory where a path starts.
-    pub(super) fn start(&self, dir: u64, path: &Path) -> Result<OwnedFd, Errno> {
-        if path.is_absolute() {
-            return held(Path::new("/"));
-        }
-        self.handle(dir)
+    /// Returns the directory where a path starts; `None` for an absolute path.
+    pub(super) fn start(&self, dir: u64, path: &Path) -> Result<Option<OwnedFd>, Errno> {
+        if path.is_absolute() { Ok(None) } else { self.handle(dir).map(Some) }
     }
 
     /// Returns an fd of the thread by number, or its working directory.
@@ -82,38 +90,31 @@ impl<'a> Caller<'a> {
         #[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of it")]
         let number = number as u32;
         if number == libc::AT_FDCWD.cast_unsigned() {
-            return held(Path::new(&self.own("cwd")));
+            return self.threads.open(self.call.thread, "cwd", OFlags::PATH);
         }
-        let path = self.own(&format!("fd/{number}"));
-        held(Path::new(&path)).map_err(|errno| match errno {
+        let name = format!("fd/{number}");
+        self.threads.open(self.call.thread, &name, OFlags::PATH).map_err(|errno| match errno {
             Errno::NOENT => Errno::BADF,
             other => other,
         })
     }
 
     pub(super) fn umask(&self) -> Result<Mode, Errno> {
-        let mask = self.status("Umask:")?;
-        u32::from_str_radix(&mask, 8).map(Mode::from_bits_retain).map_err(|_| Errno::SRCH)
+        Ok(self.threads.status(self.call.thread)?.umask)
     }
 
     /// Returns the PID of its process.
     pub(super) fn process(&self) -> Result<u32, Errno> {
-        self.status("Tgid:")?.parse().map_err(|_| Errno::SRCH)
+        Ok(self.threads.status(self.call.thread)?.process)
     }
 
     pub(super) fn thread(&self) -> u32 {
         self.call.thread
     }
 
-    fn status(&self, field: &str) -> Result<String, Errno> {
-        let text = fs::read_to_string(self.own("status")).map_err(|_| Errno::SRCH)?;
-        let value = text.lines().find_map(|line| line.strip_prefix(field));
-        value.map(|value| value.trim().to_owned()).ok_or(Errno::SRCH)
-    }
-
     /// Returns its session ID and the device number of its controlling terminal.
     pub(super) fn terminal(&self) -> Result<(u32, u64), Errno> {
-        let stat = fs::read_to_string(self.own("stat")).map_err(|_| Errno::SRCH)?;
+        let stat = self.threads.read(self.call.thread, "stat")?;
         let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
         let number = fields.split(' ').nth(4).and_then(|number| number.parse::<i32>().ok());
         let session = fields.split(' ').nth(3).and_then(|number| number.parse().ok());
@@ -145,7 +146,7 @@ impl<'a> Caller<'a> {
 
     pub(super) fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; n];
-        self.memory()?.read_exact_at(&mut bytes, at).map_err(|_| Errno::FAULT)?;
+        self.read(&mut bytes, at)?;
         Ok(bytes)
     }
 
@@ -215,8 +216,4 @@ impl Peer {
             Self::Path(_) | Self::Other => None,
         }
     }
-}
-
-fn held(path: &Path) -> Result<OwnedFd, Errno> {
-    openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }

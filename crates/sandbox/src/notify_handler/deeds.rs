@@ -41,8 +41,16 @@ impl CallHandler {
         let own_link =
             flags.contains(OFlags::NOFOLLOW) || flags.contains(OFlags::CREATE | OFlags::EXCL);
         for _ in 0..MAX_LINKS {
-            let mut place = Place::find(caller, start.as_fd(), &path)?;
-            let mut found = look(place.dir.as_fd(), &place.name);
+            let mut place = Place::find(caller, start, &path)?;
+            // A name that must be new is looked at only if its judgement depends on what is there.
+            let must_be_new = flags.contains(OFlags::CREATE | OFlags::EXCL)
+                && !unnamed
+                && !place.must_be_dir()
+                && self.is_plain(&place.real()?);
+            let mut found = match must_be_new {
+                true => Err(Errno::NOENT),
+                false => look(place.dir.as_fd(), &place.name),
+            };
             if flags.contains(OFlags::CREATE) && place.must_be_dir() {
                 return Err(Errno::ISDIR);
             }
@@ -53,7 +61,7 @@ impl CallHandler {
             {
                 match place.follow(caller, handle)? {
                     path::Link::To(next) => {
-                        start = place.dir;
+                        start = Some(place.dir);
                         path = next;
                         continue;
                     }
@@ -67,7 +75,9 @@ impl CallHandler {
             let answer = self.open_at(caller, &place, found, (flags, mode, unnamed));
             match answer {
                 // Another process made a symlink there meanwhile, or removed the file.
-                Err(Errno::LOOP) if follows => {}
+                Err(Errno::LOOP) if follows && !place.name.is_empty() => {
+                    (start, path) = (Some(place.dir), PathBuf::from(place.name));
+                }
                 other => return other,
             }
         }
@@ -255,7 +265,7 @@ impl CallHandler {
         } else {
             let start = caller.start(old_dir, &path)?;
             let follow = flags.contains(AtFlags::SYMLINK_FOLLOW);
-            path::handle_of(caller, start.as_fd(), &path, follow)?
+            path::handle_of(caller, start, &path, follow)?
         };
         let place = self.place(caller, new)?;
         let real = place.real()?;
@@ -289,7 +299,6 @@ impl CallHandler {
     ) -> Result<Option<SyscallAnswer>, Errno> {
         let place = self.place(caller, at)?;
         let real = place.real()?;
-        look(place.dir.as_fd(), &place.name)?;
         self.may_remove(&place, &real)?;
         let removed = unlinkat(&place.dir, &*place.name, flags);
         done(removed.map_err(|errno| self.refused_by_the_system(&real, errno)))
@@ -348,6 +357,7 @@ impl CallHandler {
         }
         let moved = renameat_with(&old.dir, &*old.name, &new.dir, &*new.name, flags);
         if moved.is_ok() && (is_dir || takes_dir) {
+            caller.dirs.clear();
             self.found.moved(&old_real, &new_real, flags.contains(RenameFlags::EXCHANGE));
             for dir in ways.iter().filter(|(is_dir, ..)| *is_dir).map(|(.., to)| to) {
                 self.found.add_programs(&self.judge.program_dirs(dir));

@@ -77,6 +77,14 @@ impl CallHandler {
         self.judge.change(real).map_err(|forbidden| self.refuse(real, forbidden))
     }
 
+    /// Returns whether nothing but the file system keeps a command from making a file of this name.
+    pub(super) fn is_plain(&self, real: &Path) -> bool {
+        !self.is_guarded(real)
+            && self.judge.open(real, false).is_ok()
+            && self.judge.name(real, false).is_ok()
+            && self.judge.completes(real, &exists).is_none()
+    }
+
     pub(super) fn refuse_guarded(&self, real: &Path, guarded: Guarded) -> Errno {
         let (path, name) = (real.to_owned(), guarded.name().to_owned());
         self.found.refuse(Refused::Protected { path, name });
@@ -330,6 +338,9 @@ impl CallHandler {
 
     /// Judges the removal of a name, or its move to another one.
     pub(super) fn may_remove(&self, place: &Place, real: &Path) -> Result<(), Errno> {
+        if self.judge.change(real).is_err() {
+            look(place.dir.as_fd(), &place.name)?;
+        }
         self.hidden(real)?;
         let Some(guarded) = self.guarded(real) else {
             self.means.old_objects.remember_pack(real, self.means.began);
@@ -472,7 +483,7 @@ impl CallHandler {
         // The command may have the file open, or know it by another name.
         let held = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, &dir, held, Mode::empty())?;
-        let place = Place { dir, name: OsString::from("config") };
+        let place = Place::beneath(dir, OsString::from("config"));
         self.put(&place, &configuration, guarded, &content, mode, true)
     }
 }

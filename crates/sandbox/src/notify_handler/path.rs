@@ -4,17 +4,19 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fcntl_getfl, fcntl_setfl, fstat,
-    fstatfs, openat, openat2, readlinkat,
+    CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fcntl_setfl, fstat, fstatfs,
+    openat, openat2, readlinkat,
 };
 use rustix::io::Errno;
 
 use super::MAX_LINKS;
 use super::caller::Caller;
+use super::known_dirs::{Dir, DirId};
 
 /// The inode number of the top directory of `/proc`.
 const TOP_OF_PROC: u64 = 1;
@@ -24,6 +26,8 @@ pub(super) struct Place {
     pub(super) dir: OwnedFd,
     /// One name, or `.` for the directory itself; with `/` at its end where the path had one.
     pub(super) name: OsString,
+    /// The real path of the directory, where it is known.
+    real: Option<Arc<Path>>,
 }
 
 /// The target of a symlink.
@@ -38,26 +42,40 @@ impl Place {
     /// Finds the directory of a path's last name, and the name.
     pub(super) fn find(
         caller: &Caller<'_>,
-        start: BorrowedFd<'_>,
+        start: Option<OwnedFd>,
         path: &Path,
     ) -> Result<Self, Errno> {
         let (above, name) = split(path);
-        let dir = match above {
-            Some(above) => directory(caller, start, above)?,
-            None => openat(start, ".", HELD | OFlags::DIRECTORY, Mode::empty())?,
+        let (dir, (id, known)) = match (above, start) {
+            (Some(above), start) => directory(caller, start.as_ref(), above)?,
+            (None, Some(start)) => {
+                let known = caller.dirs.find(&start)?;
+                (start, known)
+            }
+            (None, None) => return Err(Errno::NOENT),
         };
-        refuse_own(&dir, &name)?;
-        let dir = match caller.stand_in {
-            Some(stand_in) => stand_in.instead_of(dir)?,
-            None => dir,
+        let real = match known {
+            Dir::OfProc => {
+                refuse_own(&dir, &name)?;
+                None
+            }
+            Dir::Real(real) => Some(real),
         };
-        Ok(Self { dir, name })
+        match caller.stand_in.filter(|stand_in| stand_in.is_instead_of(&id)) {
+            Some(stand_in) => Ok(Self { dir: stand_in.dir()?, name, real: None }),
+            None => Ok(Self { dir, name, real }),
+        }
+    }
+
+    /// Returns the place of a name in a directory.
+    pub(super) fn beneath(dir: OwnedFd, name: OsString) -> Self {
+        Self { dir, name, real: None }
     }
 
     /// Returns the place of an open file. Its name may change at any time, so it is opened by fd number.
     pub(super) fn at(target: OwnedFd) -> Result<Self, Errno> {
         refuse_own(&target, OsStr::new(""))?;
-        Ok(Self { dir: target, name: OsString::new() })
+        Ok(Self { dir: target, name: OsString::new(), real: None })
     }
 
     /// Opens the name, which is no symlink.
@@ -71,10 +89,12 @@ impl Place {
 
     /// Opens without blocking.
     pub(super) fn open_now(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let handle = self.open(flags | OFlags::NONBLOCK, mode)?;
-        if !flags.contains(OFlags::NONBLOCK) {
-            fcntl_setfl(&handle, fcntl_getfl(&handle)? - OFlags::NONBLOCK)?;
+        // A file that must be new is no pipe, and has no lease.
+        if flags.contains(OFlags::NONBLOCK) || flags.contains(OFlags::CREATE | OFlags::EXCL) {
+            return self.open(flags, mode);
         }
+        let handle = self.open(flags | OFlags::NONBLOCK, mode)?;
+        fcntl_setfl(&handle, flags)?;
         Ok(handle)
     }
 
@@ -101,7 +121,7 @@ impl Place {
 
     pub(super) fn try_clone(&self) -> Result<Self, Errno> {
         let dir = self.dir.try_clone().map_err(|_| Errno::NFILE)?;
-        Ok(Self { dir, name: self.name.clone() })
+        Ok(Self { dir, name: self.name.clone(), real: self.real.clone() })
     }
 
     /// Returns whether the path requires a directory, so that a symlink is followed.
@@ -111,14 +131,19 @@ impl Place {
 
     /// Returns the real path of the name.
     pub(super) fn real(&self) -> Result<PathBuf, Errno> {
-        let dir = real_path(self.dir.as_fd())?;
         let name = trimmed(&self.name);
-        Ok(if name.is_empty() || name == "." { dir } else { dir.join(name) })
+        let is_dir = name.is_empty() || name == ".";
+        Ok(match &self.real {
+            Some(dir) if is_dir => dir.to_path_buf(),
+            Some(dir) => dir.join(name),
+            None if is_dir => real_path(self.dir.as_fd())?,
+            None => real_path(self.dir.as_fd())?.join(name),
+        })
     }
 
     /// Returns the target of the symlink at this place.
     pub(super) fn follow(&self, caller: &Caller<'_>, link: &OwnedFd) -> Result<Link, Errno> {
-        if !is_proc(self.dir.as_fd())? {
+        if self.real.is_some() || !is_proc(self.dir.as_fd())? {
             return target(link).map(Link::To);
         }
         let name = trimmed(&self.name);
@@ -166,18 +191,28 @@ pub(super) fn trimmed(name: &OsStr) -> &OsStr {
 }
 
 /// Opens the directory at the end of a path.
-fn directory(caller: &Caller<'_>, start: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+fn directory(
+    caller: &Caller<'_>,
+    start: Option<&OwnedFd>,
+    path: &Path,
+) -> Result<(OwnedFd, (DirId, Dir)), Errno> {
+    let start = start.map_or(CWD, AsFd::as_fd);
     let flags = HELD | OFlags::DIRECTORY;
     loop {
         match openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
-            Ok(dir) if !is_proc(dir.as_fd())? => return Ok(dir),
-            // In `/proc` the result depends on the process that looks.
-            Ok(_) | Err(Errno::LOOP | Errno::NOSYS) => break,
+            Ok(dir) => match caller.dirs.find(&dir)? {
+                // In `/proc` the result depends on the process that looks.
+                (_, Dir::OfProc) => break,
+                known => return Ok((dir, known)),
+            },
+            Err(Errno::LOOP | Errno::NOSYS) => break,
             Err(Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
         }
     }
-    step_by_step(caller, start, path)
+    let dir = step_by_step(caller, start, path)?;
+    let known = caller.dirs.find(&dir)?;
+    Ok((dir, known))
 }
 
 /// Follows a path name by name.
@@ -209,7 +244,7 @@ fn step_by_step(caller: &Caller<'_>, start: BorrowedFd<'_>, path: &Path) -> Resu
         if MAX_LINKS < n_links {
             return Err(Errno::LOOP);
         }
-        let place = Place { dir, name };
+        let place = Place::beneath(dir, name);
         match place.follow(caller, &next)? {
             Link::To(path) => {
                 dir = place.dir;
@@ -224,7 +259,7 @@ fn step_by_step(caller: &Caller<'_>, start: BorrowedFd<'_>, path: &Path) -> Resu
 /// Opens the target of a path with `O_PATH`.
 pub(super) fn handle_of(
     caller: &Caller<'_>,
-    start: BorrowedFd<'_>,
+    start: Option<OwnedFd>,
     path: &Path,
     follow: bool,
 ) -> Result<OwnedFd, Errno> {
@@ -238,7 +273,7 @@ pub(super) fn handle_of(
             return if is_it { Ok(found) } else { Err(Errno::NOTDIR) };
         }
         match place.follow(caller, &found)? {
-            Link::To(next) => place = Place::find(caller, place.dir.as_fd(), &next)?,
+            Link::To(next) => place = Place::find(caller, Some(place.dir), &next)?,
             Link::Itself(target) => return Ok(target),
         }
     }

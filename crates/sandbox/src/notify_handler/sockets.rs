@@ -105,7 +105,7 @@ impl CallHandler {
     /// Binds a socket to a path. The kernel gets the path as the process wrote it, from the directory of the
     /// process, so that `getsockname` returns that path.
     fn bind_at(&self, caller: &Caller<'_>, socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
-        let place = Place::find(caller, caller.start(here(), path)?.as_fd(), path)?;
+        let place = Place::find(caller, caller.start(here(), path)?, path)?;
         let real = place.real()?;
         self.may_change(&real)?;
         self.may_be_named(&real, false)?;
@@ -145,7 +145,7 @@ impl CallHandler {
             && is_unix(&socket)?
         {
             let start = caller.start(here(), path)?;
-            let target = path::handle_of(caller, start.as_fd(), path, true)?;
+            let target = path::handle_of(caller, start, path, true)?;
             self.may_connect(&target)?;
             let address = SocketAddrUnix::new(path::by_number(&target))?;
             self.check_waits(caller)?;

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use sinew_guard::{
-    Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings, JournalSettings,
+    Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardSettings, JournalSettings,
     KnowledgeBase, MessageSettings, Profile, Redactor, Resolver, Rules, SystemClock, WebSettings,
 };
 use sinew_tool::{Dialect, FileSettings, Hook, Ledger, Recorder, Tool};
 use tokio::sync::{Semaphore, watch};
 
-use super::Runtime;
 use crate::approvals::Asking;
 use crate::broker::Broker;
+use crate::build_error::{BuildError, checkable};
 use crate::catalog::{Catalog, Shown};
 use crate::grants::Grants;
 use crate::hooks::Hooks;
@@ -20,37 +20,12 @@ use crate::hooks::session::Sessions;
 use crate::hooks::telling::Telling;
 use crate::ledgers::NoLedger;
 use crate::path_queue::PathQueue;
-use crate::schema_check;
+use crate::runtime::Runtime;
 use crate::session_turns::SessionTurns;
 use crate::tool_index::ToolSearches;
 
 /// Long calls use all processors and hold file descriptors.
 const MAX_LONG: usize = 8;
-
-/// Why a runtime could not be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// No root was given.
-    #[error("no root was given; add one with `root`")]
-    NoRoot,
-    /// The tool needs JSON schema checks, and the feature `json-schema` is off.
-    #[error(
-        "the tool `{0}` has its arguments checked by its JSON schema, which this build cannot; enable the feature \
-         `json-schema`, or return false from `checked_by_schema` and check them in the tool"
-    )]
-    NoSchemaCheck(String),
-    /// The guard refused the roots or the rules.
-    #[error(transparent)]
-    Guard(#[from] GuardError),
-}
-
-/// Rejects a tool whose arguments this build cannot check.
-pub(super) fn checkable(tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
-    match schema_check::is_available(&**tool) {
-        true => Ok(()),
-        false => Err(BuildError::NoSchemaCheck(tool.name().to_owned())),
-    }
-}
 
 /// Builds a [`Runtime`].
 pub struct Builder {
@@ -79,8 +54,15 @@ pub struct Builder {
     store: bool,
 }
 
+impl Runtime {
+    /// Returns a builder of a runtime over a dialect.
+    pub fn builder(dialect: Dialect) -> Builder {
+        Builder::new(dialect)
+    }
+}
+
 impl Builder {
-    pub(super) fn new(dialect: Dialect) -> Self {
+    fn new(dialect: Dialect) -> Self {
         Self {
             dialects: vec![(dialect, (dialect.settings)())],
             roots: Vec::new(),
