@@ -14,7 +14,6 @@ mod deeds;
 mod findings;
 mod git_objects;
 mod guarded;
-mod known_dirs;
 mod known_threads;
 mod path;
 mod session_memory;
@@ -41,7 +40,6 @@ use attributes::Times;
 use caller::Caller;
 use deeds::Make;
 use findings::Found;
-use known_dirs::{DirId, KnownDirs};
 use known_threads::KnownThreads;
 use path::Place;
 use sinew_fs::stat::identity_of;
@@ -93,8 +91,8 @@ impl StandIn {
     }
 
     /// Returns whether it replaces a directory.
-    fn is_instead_of(&self, dir: &DirId) -> bool {
-        dir.file() == self.instead_of
+    fn is_instead_of(&self, dir: (u64, u64)) -> bool {
+        dir == self.instead_of
     }
 
     fn dir(&self) -> Result<OwnedFd, Errno> {
@@ -138,7 +136,7 @@ impl NotifyHandler {
             todos: RefCell::default(),
             n_unnamed: Arc::clone(&n_unnamed),
             remembered: RefCell::default(),
-            known: (KnownThreads::default(), KnownDirs::default()),
+            threads: KnownThreads::default(),
             allowed: RefCell::default(),
         };
         let work = move || {
@@ -186,8 +184,8 @@ struct CallHandler {
     n_unnamed: Arc<AtomicUsize>,
     /// The directories of objects of git that are remembered.
     remembered: RefCell<HashSet<PathBuf>>,
-    /// The threads that made calls lately, and the directories that these named.
-    known: (KnownThreads, KnownDirs),
+    /// The threads that made calls lately.
+    threads: KnownThreads,
     /// Configurations that a person allowed it to change.
     allowed: RefCell<HashSet<PathBuf>>,
 }
@@ -256,8 +254,7 @@ impl CallHandler {
 
     /// Performs a call. `None` if the answer follows later.
     fn carry_out(&self, call: &Call) -> Result<Option<SyscallAnswer>, Errno> {
-        let (threads, dirs) = &self.known;
-        let caller = Caller::of(call, self.means.shared_memory.as_ref(), (threads, dirs));
+        let caller = Caller::of(call, self.means.shared_memory.as_ref(), &self.threads);
         let [a, b, c, d, e, _] = call.args;
         let here = here();
         match call.number {
@@ -277,10 +274,6 @@ impl CallHandler {
             libc::SYS_fchmodat2 => self.set_mode_at(&caller, (a, b), c, at_flags(d)),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_chmod => self.set_mode_at(&caller, (here, a), b, AtFlags::empty()),
-            libc::SYS_umask => {
-                threads.expect_umask();
-                Ok(Some(SyscallAnswer::Continue))
-            }
             libc::SYS_bind => self.bind(&caller, a, b, c),
             libc::SYS_connect => self.connect(&caller, a, b, c),
             libc::SYS_socket | libc::SYS_socketpair => Err(self.refuse_datagrams()),

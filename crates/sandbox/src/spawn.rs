@@ -324,8 +324,6 @@ pub(crate) enum SyscallAnswer {
     Value(i64),
     /// It returns a new fd of this file; the flag sets `FD_CLOEXEC` on it.
     Handle(OwnedFd, bool),
-    /// The kernel performs it. Safe for calls alone whose arguments are numbers: another thread can change memory meanwhile.
-    Continue,
 }
 
 impl Calls {
@@ -365,9 +363,6 @@ impl Calls {
         let mut response = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags: 0 };
         match answer {
             Ok(SyscallAnswer::Value(value)) => response.val = value,
-            Ok(SyscallAnswer::Continue) => {
-                response.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-            }
             Err(errno) => response.error = -errno.raw_os_error(),
             Ok(SyscallAnswer::Handle(handle, closed_on_exec)) => {
                 let mut given = libc::seccomp_notif_addfd {

@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::StandIn;
-use super::known_dirs::KnownDirs;
 use super::known_threads::KnownThreads;
 use crate::spawn::{self, Call};
 
@@ -26,7 +25,6 @@ const PAGE: u64 = 4_096;
 pub(super) struct Caller<'a> {
     pub(super) call: Call,
     pub(super) stand_in: Option<&'a StandIn>,
-    pub(super) dirs: &'a KnownDirs,
     threads: &'a KnownThreads,
 }
 
@@ -34,9 +32,9 @@ impl<'a> Caller<'a> {
     pub(super) fn of(
         call: &Call,
         stand_in: Option<&'a StandIn>,
-        (threads, dirs): (&'a KnownThreads, &'a KnownDirs),
+        threads: &'a KnownThreads,
     ) -> Self {
-        Self { call: *call, stand_in, dirs, threads }
+        Self { call: *call, stand_in, threads }
     }
 
     /// Reads a path.
@@ -100,12 +98,13 @@ impl<'a> Caller<'a> {
     }
 
     pub(super) fn umask(&self) -> Result<Mode, Errno> {
-        Ok(self.threads.status(self.call.thread)?.umask)
+        let mask = self.threads.status(self.call.thread, "Umask:")?;
+        u32::from_str_radix(&mask, 8).map(Mode::from_bits_retain).map_err(|_| Errno::SRCH)
     }
 
     /// Returns the PID of its process.
     pub(super) fn process(&self) -> Result<u32, Errno> {
-        Ok(self.threads.status(self.call.thread)?.process)
+        self.threads.status(self.call.thread, "Tgid:")?.parse().map_err(|_| Errno::SRCH)
     }
 
     pub(super) fn thread(&self) -> u32 {

@@ -301,7 +301,14 @@ impl CallHandler {
         let real = place.real()?;
         self.may_remove(&place, &real)?;
         let removed = unlinkat(&place.dir, &*place.name, flags);
-        done(removed.map_err(|errno| self.refused_by_the_system(&real, errno)))
+        done(removed.map_err(|errno| {
+            // The kernel looks for a name only where it can be removed.
+            let missing = match errno {
+                Errno::ROFS => look(place.dir.as_fd(), &place.name).err(),
+                _ => None,
+            };
+            missing.unwrap_or_else(|| self.refused_by_the_system(&real, errno))
+        }))
     }
 
     pub(super) fn rename(
@@ -357,7 +364,6 @@ impl CallHandler {
         }
         let moved = renameat_with(&old.dir, &*old.name, &new.dir, &*new.name, flags);
         if moved.is_ok() && (is_dir || takes_dir) {
-            caller.dirs.clear();
             self.found.moved(&old_real, &new_real, flags.contains(RenameFlags::EXCHANGE));
             for dir in ways.iter().filter(|(is_dir, ..)| *is_dir).map(|(.., to)| to) {
                 self.found.add_programs(&self.judge.program_dirs(dir));

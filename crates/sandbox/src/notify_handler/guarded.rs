@@ -77,9 +77,10 @@ impl CallHandler {
         self.judge.change(real).map_err(|forbidden| self.refuse(real, forbidden))
     }
 
-    /// Returns whether nothing but the file system keeps a command from making a file of this name.
+    /// Returns whether a new file of this name needs no judgement and no report.
     pub(super) fn is_plain(&self, real: &Path) -> bool {
         !self.is_guarded(real)
+            && self.judge.runs_later(real).is_none()
             && self.judge.open(real, false).is_ok()
             && self.judge.name(real, false).is_ok()
             && self.judge.completes(real, &exists).is_none()
@@ -338,7 +339,8 @@ impl CallHandler {
 
     /// Judges the removal of a name, or its move to another one.
     pub(super) fn may_remove(&self, place: &Place, real: &Path) -> Result<(), Errno> {
-        if self.judge.change(real).is_err() {
+        // Of a missing name nothing is said but that it is missing.
+        if self.judge.change(real).is_err() || self.judge.runs_later(real).is_some() {
             look(place.dir.as_fd(), &place.name)?;
         }
         self.hidden(real)?;

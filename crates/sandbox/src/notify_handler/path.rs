@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use rustix::io::Errno;
 
 use super::MAX_LINKS;
 use super::caller::Caller;
-use super::known_dirs::{Dir, DirId};
+use sinew_fs::stat::identity_of;
 
 /// The inode number of the top directory of `/proc`.
 const TOP_OF_PROC: u64 = 1;
@@ -26,8 +25,9 @@ pub(super) struct Place {
     pub(super) dir: OwnedFd,
     /// One name, or `.` for the directory itself; with `/` at its end where the path had one.
     pub(super) name: OsString,
-    /// The real path of the directory, where it is known.
-    real: Option<Arc<Path>>,
+    /// The real path of the directory when it was found; `None` in `/proc`. It counts for one call: another command of the
+    /// session can move the directory before the next one.
+    real: Option<PathBuf>,
 }
 
 /// The target of a symlink.
@@ -46,22 +46,18 @@ impl Place {
         path: &Path,
     ) -> Result<Self, Errno> {
         let (above, name) = split(path);
-        let (dir, (id, known)) = match (above, start) {
+        let (dir, DirFound { id, real }) = match (above, start) {
             (Some(above), start) => directory(caller, start.as_ref(), above)?,
             (None, Some(start)) => {
-                let known = caller.dirs.find(&start)?;
-                (start, known)
+                let found = DirFound::of(&start)?;
+                (start, found)
             }
             (None, None) => return Err(Errno::NOENT),
         };
-        let real = match known {
-            Dir::OfProc => {
-                refuse_own(&dir, &name)?;
-                None
-            }
-            Dir::Real(real) => Some(real),
-        };
-        match caller.stand_in.filter(|stand_in| stand_in.is_instead_of(&id)) {
+        if real.is_none() {
+            refuse_own(&dir, &name)?;
+        }
+        match caller.stand_in.filter(|stand_in| stand_in.is_instead_of(id)) {
             Some(stand_in) => Ok(Self { dir: stand_in.dir()?, name, real: None }),
             None => Ok(Self { dir, name, real }),
         }
@@ -121,7 +117,7 @@ impl Place {
 
     pub(super) fn try_clone(&self) -> Result<Self, Errno> {
         let dir = self.dir.try_clone().map_err(|_| Errno::NFILE)?;
-        Ok(Self { dir, name: self.name.clone(), real: self.real.clone() })
+        Ok(Self { dir, name: self.name.clone(), real: None })
     }
 
     /// Returns whether the path requires a directory, so that a symlink is followed.
@@ -134,7 +130,7 @@ impl Place {
         let name = trimmed(&self.name);
         let is_dir = name.is_empty() || name == ".";
         Ok(match &self.real {
-            Some(dir) if is_dir => dir.to_path_buf(),
+            Some(dir) if is_dir => dir.clone(),
             Some(dir) => dir.join(name),
             None if is_dir => real_path(self.dir.as_fd())?,
             None => real_path(self.dir.as_fd())?.join(name),
@@ -195,15 +191,15 @@ fn directory(
     caller: &Caller<'_>,
     start: Option<&OwnedFd>,
     path: &Path,
-) -> Result<(OwnedFd, (DirId, Dir)), Errno> {
+) -> Result<(OwnedFd, DirFound), Errno> {
     let start = start.map_or(CWD, AsFd::as_fd);
     let flags = HELD | OFlags::DIRECTORY;
     loop {
         match openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
-            Ok(dir) => match caller.dirs.find(&dir)? {
+            Ok(dir) => match DirFound::of(&dir)? {
                 // In `/proc` the result depends on the process that looks.
-                (_, Dir::OfProc) => break,
-                known => return Ok((dir, known)),
+                DirFound { real: None, .. } => break,
+                found => return Ok((dir, found)),
             },
             Err(Errno::LOOP | Errno::NOSYS) => break,
             Err(Errno::AGAIN) => {}
@@ -211,8 +207,27 @@ fn directory(
         }
     }
     let dir = step_by_step(caller, start, path)?;
-    let known = caller.dirs.find(&dir)?;
-    Ok((dir, known))
+    let found = DirFound::of(&dir)?;
+    Ok((dir, found))
+}
+
+/// What a directory is.
+struct DirFound {
+    /// The numbers of its device and its inode.
+    id: (u64, u64),
+    /// Its real path; `None` in `/proc`.
+    real: Option<PathBuf>,
+}
+
+impl DirFound {
+    fn of(dir: &OwnedFd) -> Result<Self, Errno> {
+        let stat = fstat(dir)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        let real = if is_proc(dir.as_fd())? { None } else { Some(real_path(dir.as_fd())?) };
+        Ok(Self { id: identity_of(&stat).of_file(), real })
+    }
 }
 
 /// Follows a path name by name.

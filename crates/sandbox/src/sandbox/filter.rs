@@ -216,9 +216,6 @@ const CHANGES: &[c_long] = &[
     libc::SYS_rename,
 ];
 
-/// Calls that the handler hears of, and that the kernel performs.
-const HEARD: &[c_long] = &[libc::SYS_umask];
-
 /// Calls that change owner, times or extended attributes of a file.
 const ATTRIBUTES: &[c_long] = &[
     libc::SYS_fchownat,
@@ -262,7 +259,7 @@ pub(super) fn watching(watched: WatchedCalls) -> Vec<sock_filter> {
     let sockets: &[c_long] =
         if watched.connections { &[libc::SYS_connect, libc::SYS_bind] } else { &[] };
     let attributes = if watched.attributes { ATTRIBUTES } else { &[] };
-    for &call in CHANGES.iter().chain(HEARD).chain(sockets).chain(attributes) {
+    for &call in CHANGES.iter().chain(sockets).chain(attributes) {
         steps.push(unless(libc::BPF_JEQ, number(call), 1));
         steps.push(end(libc::SECCOMP_RET_USER_NOTIF));
     }
