@@ -251,6 +251,34 @@ def terminal(root):
         true((root / "made").exists(), done.stderr)
 
 
+def undo(root):
+    binary = checks.binary()
+    for content in ("first\n", "second\n"):
+        arguments = json.dumps({"file_path": "u.txt", "content": content})
+        done = subprocess.run([binary, "--session", "undo", "call", "Write", arguments], cwd=root,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        equal(done.returncode, 0, done.stderr)
+    for name, options, typed, shown, code, content in [
+        ("words leave it", "", "no", ["-second", "+first", "nothing was changed"], 1, "second\n"),
+        ("Enter takes it", "", "", ["-second", "+first", "`sinew undo --redo` takes that back"], 0, "first\n"),
+        ("Enter takes the undo back", " --redo", "", ["-first", "+second", "restored c"], 0, "second\n"),
+    ]:
+        with check(f"a person at a terminal undoes: {name}"):
+            if not shutil.which("tmux"):
+                raise Skip("there is no tmux")
+            screen = Screen(root, f"{binary} undo{options}")
+            try:
+                before = screen.until(r"Enter \w+ this")
+                equal((root / "u.txt").read_text(), "first\n" if options else "second\n")
+                screen.type(typed)
+                after = screen.until(r"\[exit \d\]")
+            finally:
+                screen.close()
+            contains(before + after, *shown)
+            contains(after, f"[exit {code}]")
+            equal((root / "u.txt").read_text(), content)
+
+
 def body(directory):
     # Beside what sinew keeps: not every sandbox level lets commands see the directory around it.
     root = directory / "approvals"
@@ -258,6 +286,7 @@ def body(directory):
     anyio.run(elicitation, root)
     bytes_of_answers(root)
     terminal(root)
+    undo(root)
 
 
 checks.run(body)

@@ -109,6 +109,7 @@ fn checkpoint(checkpoints: &Checkpoints, path: &Path) -> usize {
         dialect: String::from("native"),
         tool: String::from("Edit"),
         roots: vec![PathBuf::from("/work")],
+        restores: None,
     });
     let opened = fs::File::open(path).unwrap();
     let meta = meta_of(&opened);

@@ -350,7 +350,12 @@ impl Contained {
             Arc::clone(&self.places),
             armed,
             Arc::clone(&knowledge),
-            kept::CallCheckpoint::new(kept, caller, &self.guard.shared.roots),
+            kept::CallCheckpoint::new(
+                kept,
+                caller,
+                &self.guard.shared.roots,
+                self.restoring.as_ref().and_then(|restoring| restoring.since()),
+            ),
         )
         .without(narrowed.beneath.clone())
         .taking(narrowed.taken.clone());

@@ -43,6 +43,8 @@ type States = HashMap<PathBuf, Vec<PathState>>;
 #[derive(Debug)]
 pub(crate) struct Restoring {
     plan: RestorePlan,
+    /// The checkpoint before which the session is afterwards, unless some paths alone are restored.
+    since: Option<CheckpointId>,
     /// The kept states that the plan names, by path.
     states: States,
     /// The operations that each act stands for.
@@ -57,6 +59,11 @@ impl Restoring {
     /// Returns the session whose changes are undone.
     pub(crate) fn session(&self) -> &str {
         &self.plan.session
+    }
+
+    /// Returns the checkpoint that is undone with all later ones of its session.
+    pub(crate) fn since(&self) -> Option<CheckpointId> {
+        self.since
     }
 
     /// Returns what rules deny or ask of the steps' operations: a denied write is not restored either.
@@ -112,6 +119,7 @@ impl Guard {
         })?;
         let (held, operations) = (checkpoints.hold()?, restore.operations);
         let (id, history) = self.history(checkpoints, restore, id, (cwd, narrowed))?;
+        let since = Some(id).filter(|_| !restore.only && restore.path.is_none());
         let entries = checkpoints.entries(id)?;
         let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
         let listed = checkpoints.list(&query)?.pop().ok_or(CheckpointError::Unknown(id))?;
@@ -135,6 +143,7 @@ impl Guard {
                 }
                 return Ok(contained.restoring(Restoring {
                     plan: told,
+                    since,
                     states,
                     operations,
                     of_memory: restore.of_memory,
@@ -165,6 +174,7 @@ impl Guard {
             if is_still {
                 return Ok(contained.restoring(Restoring {
                     plan: told,
+                    since,
                     states,
                     operations,
                     of_memory: restore.of_memory,

@@ -18,6 +18,7 @@ mod error;
 mod index;
 mod path_state;
 mod plan;
+mod undo_history;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ pub use path_state::PathState;
 pub use plan::{Act, Changer, Conflict, History, Plan, PlannedStep, Scope};
 use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::state::StateDir;
+pub use undo_history::UndoHistory;
 
 /// How long a change waits in place for a collection.
 pub const QUICK: Duration = Duration::from_millis(20);
@@ -134,6 +136,8 @@ pub struct CallContext {
     pub tool: String,
     /// The roots that the call was contained in.
     pub roots: Vec<PathBuf>,
+    /// The checkpoint that the call undoes, with all later ones of the session.
+    pub restores: Option<CheckpointId>,
 }
 
 /// The number of checkpoints and the size of their contents.

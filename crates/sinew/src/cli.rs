@@ -188,7 +188,9 @@ pub enum Command {
         #[command(subcommand)]
         command: SessionsCommand,
     },
-    /// Show what was kept before changes, and undo changes.
+    /// Undo the last change of files in this directory, or several, after showing what that changes.
+    Undo(UndoArgs),
+    /// Show what was kept before changes, and restore it.
     Checkpoint {
         /// What to do.
         #[command(subcommand)]
@@ -404,6 +406,29 @@ pub enum SessionsCommand {
         /// Its name, or `latest`.
         session: String,
     },
+}
+
+/// The arguments of `sinew undo`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct UndoArgs {
+    /// How many changes are undone [default: 1], or the checkpoint before which the files are afterwards, such as c12.
+    #[arg(value_name = "N", conflicts_with = "redo")]
+    pub what: Option<String>,
+    /// Take the last undo back.
+    #[arg(long)]
+    pub redo: bool,
+    /// Overwrite what others changed since.
+    #[arg(long)]
+    pub force: bool,
+    /// Undo without asking.
+    #[arg(long)]
+    pub yes: bool,
+    /// Show what would change, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinew checkpoint`.

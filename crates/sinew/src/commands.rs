@@ -19,6 +19,7 @@ pub(crate) mod sessions;
 pub(crate) mod skills;
 pub(crate) mod tools;
 pub(crate) mod trust;
+pub(crate) mod undo;
 
 use std::time::Duration;
 

@@ -154,6 +154,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&load()?, *json)
         }
+        cli::Command::Undo(args) => commands::undo::run(load()?, args),
         cli::Command::Checkpoint { command } => commands::checkpoint::run(load()?, command),
         cli::Command::Audit { command } => commands::audit::run(&load()?, command),
         cli::Command::Hook { command } => commands::hook::run(load()?, command),

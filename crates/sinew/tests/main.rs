@@ -45,4 +45,5 @@ mod snapshot;
 mod sub_agents;
 mod trust;
 mod undo;
+mod undo_command;
 mod writers;

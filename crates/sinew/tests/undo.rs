@@ -647,7 +647,7 @@ fn moltis_says_what_a_person_can_do() {
 }
 
 /// A project as a person has one.
-fn project() -> Place {
+pub(crate) fn project() -> Place {
     let place = Place::new();
     fs::create_dir_all(place.root.join(".git/hooks")).unwrap();
     fs::write(place.root.join("a.txt"), "one\n").unwrap();
@@ -656,14 +656,14 @@ fn project() -> Place {
 }
 
 impl Place {
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = served::command(&self.home);
         command.current_dir(&self.root).args(args).stdin(Stdio::null());
         command
     }
 
     /// Runs the command; returns its code and what it said.
-    fn run(&self, args: &[&str]) -> (i32, String) {
+    pub(crate) fn run(&self, args: &[&str]) -> (i32, String) {
         let ran = self.command(args).output().unwrap();
         let said = [ran.stdout, ran.stderr].concat();
         (ran.status.code().unwrap(), String::from_utf8(said).unwrap())
@@ -680,7 +680,7 @@ impl Place {
     }
 
     #[track_caller]
-    fn says(&self, args: &[&str], code: i32, words: &[&str]) {
+    pub(crate) fn says(&self, args: &[&str], code: i32, words: &[&str]) {
         let (found, said) = self.run(args);
         assert_eq!(found, code, "{args:?}: {said}");
         for word in words {

@@ -15,7 +15,8 @@ use super::original::{Content, Original};
 use sinew_fs::roots::Roots;
 use sinew_fs::stat::meta_of;
 use sinew_records::checkpoints::{
-    Before, CallContext, CheckpointDraft, CheckpointError, Checkpoints, PathState, QUICK,
+    Before, CallContext, CheckpointDraft, CheckpointError, CheckpointId, Checkpoints, PathState,
+    QUICK,
 };
 use sinew_tool::sync::lock;
 
@@ -28,6 +29,7 @@ struct KeptPaths {
     checkpoints: Arc<Checkpoints>,
     caller: Arc<Caller>,
     roots: Arc<Roots>,
+    restores: Option<CheckpointId>,
     draft: Mutex<Option<CheckpointDraft>>,
 }
 
@@ -46,12 +48,14 @@ impl CallCheckpoint {
         checkpoints: Option<Arc<Checkpoints>>,
         caller: Option<Arc<Caller>>,
         roots: &Arc<Roots>,
+        restores: Option<CheckpointId>,
     ) -> Self {
         let both = checkpoints.zip(caller);
         Self(both.map(|(checkpoints, caller)| KeptPaths {
             checkpoints,
             caller,
             roots: Arc::clone(roots),
+            restores,
             draft: Mutex::new(None),
         }))
     }
@@ -154,6 +158,7 @@ impl KeptPaths {
             dialect: caller.dialect.clone().into_owned(),
             tool: caller.tool.clone(),
             roots: self.roots.paths().map(Path::to_owned).collect(),
+            restores: self.restores,
         }
     }
 }

@@ -222,6 +222,7 @@ fn mark(session: &str) -> CallContext {
         dialect: String::from("native"),
         tool: String::from("Write"),
         roots: vec![PathBuf::from("/w"), PathBuf::from("/v")],
+        restores: None,
     }
 }
 

@@ -19,8 +19,8 @@ use sinew_fs::process_identity::{Life, ProcessIdentity};
 /// The tables. `process` holds the values that all checkpoints of a process share. An entry without
 /// `after_kind`, or not settled, belongs to a change that may not have happened.
 pub(super) const TABLES: Tables = Tables {
-    version: 1,
-    previous: None,
+    version: 2,
+    previous: Some(1),
     schema: "
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS process (
@@ -59,6 +59,10 @@ pub(super) const TABLES: Tables = Tables {
         settled       INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (checkpoint, path)
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS restored (
+        checkpoint INTEGER PRIMARY KEY REFERENCES checkpoint (number),
+        since      INTEGER NOT NULL
+    ) STRICT;
     CREATE INDEX IF NOT EXISTS kept ON entry (before_hash) WHERE before_hash IS NOT NULL;
     CREATE TABLE IF NOT EXISTS store (
         one             INTEGER PRIMARY KEY CHECK (one = 1),
@@ -66,7 +70,7 @@ pub(super) const TABLES: Tables = Tables {
         new_bytes       INTEGER NOT NULL
     ) STRICT;
     INSERT OR IGNORE INTO store VALUES (1, unixepoch() * 1000, 0);
-    PRAGMA user_version = 1;
+    PRAGMA user_version = 2;
     COMMIT;
 ",
 };
@@ -122,7 +126,13 @@ pub(super) fn insert(
             mark.tool,
             separated(&mark.roots),
         ])?;
-    Ok(CheckpointId(transaction.last_insert_rowid()))
+    let id = CheckpointId(transaction.last_insert_rowid());
+    if let Some(since) = mark.restores {
+        transaction
+            .prepare_cached("INSERT INTO restored VALUES (?1, ?2)")?
+            .execute([id.0, since.0])?;
+    }
+    Ok(id)
 }
 
 /// Inserts or replaces the entry of a path.
@@ -195,6 +205,12 @@ pub(super) fn withdraw(
             "DELETE FROM checkpoint WHERE number = ?1
                 AND NOT EXISTS (SELECT 1 FROM entry WHERE checkpoint = ?1)",
         )?
+        .execute([id.0])?;
+    transaction
+        .prepare_cached(
+            "DELETE FROM restored WHERE checkpoint = ?1
+                AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE number = ?1)",
+        )?
         .execute([id.0])
         .map(|_| ())
 }
@@ -265,8 +281,8 @@ pub(super) fn list(connection: &Connection, query: &Query<'_>) -> rusqlite::Resu
     connection
         .prepare_cached(
             "SELECT number, at_ms, session, agent, turn, call_id, dialect, tool, roots,
-                (SELECT count(*) FROM entry WHERE checkpoint = number)
-             FROM checkpoint
+                (SELECT count(*) FROM entry WHERE checkpoint = number), since
+             FROM checkpoint LEFT JOIN restored ON restored.checkpoint = number
              WHERE (?1 IS NULL OR session = ?1) AND (?2 IS NULL OR number < ?2)
                 AND (?3 IS NULL OR number = ?3) AND (?4 IS NULL OR turn = ?4)
              ORDER BY number DESC LIMIT ?5",
@@ -291,6 +307,7 @@ pub(super) fn list(connection: &Connection, query: &Query<'_>) -> rusqlite::Resu
                         dialect: row.get(6)?,
                         tool: row.get(7)?,
                         roots: parted(&row.get::<_, Vec<u8>>(8)?),
+                        restores: row.get::<_, Option<i64>>(10)?.map(CheckpointId),
                     },
                     n_paths: unsigned(row.get(9)?),
                 })
@@ -370,6 +387,7 @@ pub(super) fn up_to(
 /// Removes a checkpoint with its entries.
 pub(super) fn remove(transaction: &Connection, id: CheckpointId) -> rusqlite::Result<()> {
     transaction.prepare_cached("DELETE FROM entry WHERE checkpoint = ?1")?.execute([id.0])?;
+    transaction.prepare_cached("DELETE FROM restored WHERE checkpoint = ?1")?.execute([id.0])?;
     transaction
         .prepare_cached("DELETE FROM checkpoint WHERE number = ?1")?
         .execute([id.0])
