@@ -204,6 +204,20 @@ def bytes_of_answers(root):
         true((root / "one").exists() and not (root / "two").exists(), "another file was written")
 
 
+def answered(root, command, question, typed, waits):
+    """Answers the question of a command at a terminal; returns the screen before and after it."""
+    if not shutil.which("tmux"):
+        raise Skip("there is no tmux")
+    screen = Screen(root, command)
+    try:
+        before = screen.until(question)
+        waits()
+        screen.type(typed)
+        return before, screen.until(r"\[exit \d\]")
+    finally:
+        screen.close()
+
+
 def terminal(root):
     binary = checks.binary()
     write = f"{binary} call Write '{{\"file_path\": \"t.txt\", \"content\": \"typed\\n\"}}'"
@@ -215,16 +229,10 @@ def terminal(root):
         ("for ever", commit, "f", ["always in this project: touch *"], 0, "made"),
     ]:
         with check(f"a person at a terminal is asked and answers: {name}"):
-            if not shutil.which("tmux"):
-                raise Skip("there is no tmux")
-            screen = Screen(root, command)
-            try:
-                before = screen.until(r"Run it\? \[[^]]*\]")
+            def waits():
                 true(made is None or not (root / made).exists(), "it ran before the answer")
-                screen.type(typed)
-                after = screen.until(r"\[exit \d\]")
-            finally:
-                screen.close()
+
+            before, after = answered(root, command, r"Run it\? \[[^]]*\]", typed, waits)
             contains(before + after, *shown)
             contains(after, f"[exit {code}]")
             true(made is None or (root / made).exists(), f"{made} was not made")
@@ -259,21 +267,16 @@ def undo(root):
                               capture_output=True, text=True, stdin=subprocess.DEVNULL)
         equal(done.returncode, 0, done.stderr)
     for name, options, typed, shown, code, content in [
-        ("words leave it", "", "no", ["-second", "+first", "nothing was changed"], 1, "second\n"),
+        ("words leave it", "", "no", ["-second", "+first", "the call was denied"], 3, "second\n"),
         ("Enter takes it", "", "", ["-second", "+first", "`sinew undo --redo` takes that back"], 0, "first\n"),
         ("Enter takes the undo back", " --redo", "", ["-first", "+second", "restored c"], 0, "second\n"),
     ]:
         with check(f"a person at a terminal undoes: {name}"):
-            if not shutil.which("tmux"):
-                raise Skip("there is no tmux")
-            screen = Screen(root, f"{binary} undo{options}")
-            try:
-                before = screen.until(r"Enter \w+ this")
+            def waits():
                 equal((root / "u.txt").read_text(), "first\n" if options else "second\n")
-                screen.type(typed)
-                after = screen.until(r"\[exit \d\]")
-            finally:
-                screen.close()
+
+            command = f"{binary} undo{options}"
+            before, after = answered(root, command, "Enter runs it", typed, waits)
             contains(before + after, *shown)
             contains(after, f"[exit {code}]")
             equal((root / "u.txt").read_text(), content)

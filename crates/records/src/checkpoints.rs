@@ -175,6 +175,8 @@ pub struct Listed {
     pub mark: CallContext,
     /// How many paths it has.
     pub n_paths: u64,
+    /// Whether it restores what was there before a restore.
+    pub is_redo: bool,
 }
 
 /// The change of one path by a call.

@@ -411,7 +411,8 @@ pub enum SessionsCommand {
 /// The arguments of `sinew undo`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct UndoArgs {
-    /// How many changes are undone [default: 1], or the checkpoint before which the files are afterwards, such as c12.
+    /// How many changes of the session that changed files last are undone [default: 1], or the checkpoint before which the
+    /// files are afterwards, such as c12.
     #[arg(value_name = "N", conflicts_with = "redo")]
     pub what: Option<String>,
     /// Take the last undo back.

@@ -34,6 +34,8 @@ pub(crate) fn confirms(question: &str) -> io::Result<bool> {
 pub(crate) struct Terminal {
     /// The progress line, which a question takes away.
     pub(crate) progress: Option<ProgressBar>,
+    /// Whether an empty line is a yes, where a person has just asked for the call.
+    pub(crate) takes_enter: bool,
 }
 
 impl Approver for Terminal {
@@ -49,13 +51,16 @@ impl Approver for Terminal {
             // A separate thread, so that the time-out runs; stderr stays unlocked for other threads.
             let left = Left::default();
             let is_left = Arc::clone(&left.0);
+            let takes_enter = self.takes_enter;
             let ask = move || {
                 // Discard input that was typed before the question.
                 let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
                 let mut out = screen::errors();
-                let shown = out.write_all(text(&question).as_bytes()).and_then(|()| out.flush());
+                let shown = out
+                    .write_all(text(&question, takes_enter).as_bytes())
+                    .and_then(|()| out.flush());
                 match shown.is_ok() && has_line(&is_left) {
-                    true => read(&question, &mut io::stdin().lock()),
+                    true => read(&question, takes_enter, &mut io::stdin().lock()),
                     false => Answer::No(None),
                 }
             };
@@ -94,9 +99,10 @@ fn has_line(is_left: &AtomicBool) -> bool {
 const LETTERS: [(&str, Scope); 4] =
     [("y", Scope::Call), ("e", Scope::Exact), ("s", Scope::Session), ("f", Scope::Forever)];
 
-fn read(question: &Question, input: &mut impl BufRead) -> Answer {
+fn read(question: &Question, takes_enter: bool, input: &mut impl BufRead) -> Answer {
     let mut line = String::new();
     match input.read_line(&mut line) {
+        Ok(n) if takes_enter && n != 0 && line.trim().is_empty() => Answer::Yes(Scope::Call),
         Ok(_) => answer(question, line.trim()),
         Err(_) => Answer::No(None),
     }
@@ -118,8 +124,12 @@ fn answer(question: &Question, typed: &str) -> Answer {
 }
 
 /// Returns the question with its keys.
-fn text(question: &Question) -> String {
+fn text(question: &Question, takes_enter: bool) -> String {
     let mut text = question::words(question);
+    if takes_enter {
+        text.push_str("Enter runs it, anything else leaves it: ");
+        return text;
+    }
     let mut letters = String::from("y");
     for (letter, scope) in LETTERS.into_iter().skip(1) {
         if let Some(what) = question::covers(question, scope) {
@@ -189,16 +199,30 @@ mod tests {
             (both, "\n", no("")),
         ] {
             let question = question(covers);
-            assert_eq!(read(&question, &mut typed.as_bytes()), expected, "{typed:?}");
+            assert_eq!(read(&question, false, &mut typed.as_bytes()), expected, "{typed:?}");
             let prompt = if covers.is_empty() { "Run it? [y/N] " } else { "Run it? [y/s/f/N] " };
-            assert!(text(&question).ends_with(prompt));
+            assert!(text(&question, false).ends_with(prompt));
         }
     }
 
     #[test]
+    fn enter_is_a_yes_where_the_person_asked_for_the_call() {
+        let question = question(&[]);
+        let answer = |typed: &str| read(&question, true, &mut typed.as_bytes());
+        assert_eq!(answer("\n"), Answer::Yes(Scope::Call));
+        assert_eq!(answer("y\n"), Answer::Yes(Scope::Call));
+        for no in ["", "n\n", "what\n"] {
+            assert_eq!(answer(no), Answer::No(None), "{no:?}");
+        }
+        assert!(text(&question, true).ends_with("Enter runs it, anything else leaves it: "));
+    }
+
+    #[test]
     fn what_an_answer_covers_is_shown() {
-        let shown =
-            text(&question(&[(Scope::Session, "git commit *"), (Scope::Forever, "git commit *")]));
+        let shown = text(
+            &question(&[(Scope::Session, "git commit *"), (Scope::Forever, "git commit *")]),
+            false,
+        );
         assert!(
             shown.ends_with(
                 "  y  this call\n  s  for this session: git commit *\n  \

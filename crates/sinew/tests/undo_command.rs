@@ -49,7 +49,7 @@ fn last_changes_are_undone_and_redone() {
     place.undoes(&["--redo"], "3\n");
     place.undoes(&["c2"], "1\n");
     place.undoes(&["--redo"], "3\n");
-    place.says(&["undo", "4", "--yes"], 2, &["session s has 3 changes to undo, not 4"]);
+    place.says(&["undo", "4", "--yes"], 2, &["changes of session s left to undo: 3, not 4"]);
     for bad in ["0", "x", "c0", "-1"] {
         let (code, said) = place.run(&["undo", "--yes", "--", bad]);
         assert!(code == 2 && said.contains("give a number from 1"), "{bad}: {said}");
@@ -92,6 +92,40 @@ fn what_a_person_changed_since_is_told_and_kept() {
     // What was taken back by hand is passed over.
     fs::write(place.root.join("a.txt"), "1\n").unwrap();
     place.undoes(&["--force"], "one\n");
+}
+
+#[test]
+fn changes_taken_back_by_hand_are_passed_over_one_at_a_time() {
+    let place = project();
+    for content in ["1\n", "2\n", "1\n"] {
+        place.writes("s", content);
+    }
+    // Two changes that cancel out are undone as two.
+    place.says(&["undo", "2", "--yes"], 0, &["everything is as it was before c2"]);
+    assert_eq!(place.content(), "1\n");
+    // The last change of another session was taken back by hand.
+    let arguments = r#"{"file_path": "b.txt", "content": "b\n"}"#;
+    place.says(&["--session", "t", "call", "Write", arguments], 0, &["b.txt"]);
+    fs::remove_file(place.root.join("b.txt")).unwrap();
+    place.undoes(&[], "2\n");
+}
+
+#[test]
+fn undo_of_a_session_of_several_roots_is_whole() {
+    let place = project();
+    let beside = tempfile::tempdir().unwrap();
+    let beside = fs::canonicalize(beside.path()).unwrap();
+    fs::create_dir_all(&beside).unwrap();
+    let other = beside.to_str().unwrap();
+    place.writes("s", "1\n");
+    let arguments = json!({ "file_path": beside.join("x"), "content": "x\n" }).to_string();
+    let root = place.root.to_str().unwrap().to_owned();
+    let both = ["--root", &root, "--root", other, "--session", "s"];
+    place.says(&[&both[..], &["call", "Write", &arguments]].concat(), 0, &[]);
+    // The last change of the session is elsewhere, and the one here is not torn out of it.
+    place.says(&["undo", "--yes"], 2, &["no change is left to undo in this directory"]);
+    place.says(&[&both[..], &["undo", "2", "--yes"]].concat(), 0, &["2 changed"]);
+    assert_eq!((place.content(), beside.join("x").exists()), (String::from("one\n"), false));
 }
 
 #[derive(Debug, Clone)]

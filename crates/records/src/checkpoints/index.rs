@@ -60,8 +60,9 @@ pub(super) const TABLES: Tables = Tables {
         PRIMARY KEY (checkpoint, path)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS restored (
-        checkpoint INTEGER PRIMARY KEY REFERENCES checkpoint (number),
-        since      INTEGER NOT NULL
+        checkpoint INTEGER PRIMARY KEY REFERENCES checkpoint (number) ON DELETE CASCADE,
+        since      INTEGER NOT NULL,
+        is_redo    INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX IF NOT EXISTS kept ON entry (before_hash) WHERE before_hash IS NOT NULL;
     CREATE TABLE IF NOT EXISTS store (
@@ -129,7 +130,10 @@ pub(super) fn insert(
     let id = CheckpointId(transaction.last_insert_rowid());
     if let Some(since) = mark.restores {
         transaction
-            .prepare_cached("INSERT INTO restored VALUES (?1, ?2)")?
+            .prepare_cached(
+                "INSERT INTO restored VALUES (?1, ?2,
+                    EXISTS (SELECT 1 FROM restored WHERE checkpoint = ?2))",
+            )?
             .execute([id.0, since.0])?;
     }
     Ok(id)
@@ -205,12 +209,6 @@ pub(super) fn withdraw(
             "DELETE FROM checkpoint WHERE number = ?1
                 AND NOT EXISTS (SELECT 1 FROM entry WHERE checkpoint = ?1)",
         )?
-        .execute([id.0])?;
-    transaction
-        .prepare_cached(
-            "DELETE FROM restored WHERE checkpoint = ?1
-                AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE number = ?1)",
-        )?
         .execute([id.0])
         .map(|_| ())
 }
@@ -281,7 +279,7 @@ pub(super) fn list(connection: &Connection, query: &Query<'_>) -> rusqlite::Resu
     connection
         .prepare_cached(
             "SELECT number, at_ms, session, agent, turn, call_id, dialect, tool, roots,
-                (SELECT count(*) FROM entry WHERE checkpoint = number), since
+                (SELECT count(*) FROM entry WHERE checkpoint = number), since, is_redo
              FROM checkpoint LEFT JOIN restored ON restored.checkpoint = number
              WHERE (?1 IS NULL OR session = ?1) AND (?2 IS NULL OR number < ?2)
                 AND (?3 IS NULL OR number = ?3) AND (?4 IS NULL OR turn = ?4)
@@ -310,6 +308,7 @@ pub(super) fn list(connection: &Connection, query: &Query<'_>) -> rusqlite::Resu
                         restores: row.get::<_, Option<i64>>(10)?.map(CheckpointId),
                     },
                     n_paths: unsigned(row.get(9)?),
+                    is_redo: row.get::<_, Option<bool>>(11)?.unwrap_or(false),
                 })
             },
         )?
@@ -387,7 +386,6 @@ pub(super) fn up_to(
 /// Removes a checkpoint with its entries.
 pub(super) fn remove(transaction: &Connection, id: CheckpointId) -> rusqlite::Result<()> {
     transaction.prepare_cached("DELETE FROM entry WHERE checkpoint = ?1")?.execute([id.0])?;
-    transaction.prepare_cached("DELETE FROM restored WHERE checkpoint = ?1")?.execute([id.0])?;
     transaction
         .prepare_cached("DELETE FROM checkpoint WHERE number = ?1")?
         .execute([id.0])

@@ -42,20 +42,17 @@ impl UndoHistory {
         let mut before: HashMap<CheckpointId, Ends> = HashMap::new();
         for one in listed.iter().rev() {
             before.insert(one.id, history.now);
-            let since = one.mark.restores.map(|since| (since, before.get(&since).copied()));
-            match since {
+            // A checkpoint that is gone was before all others.
+            let ends_at = |since| before.get(&since).copied().unwrap_or_default();
+            match one.mark.restores {
                 None => {
                     history.changes.0.insert(one.id, history.now.change);
                     history.now = Ends { change: Some(one.id), undo: None };
                 }
-                Some((since, Some(ends))) if !history.changes.0.contains_key(&since) => {
-                    history.now = ends;
-                }
-                Some((_, ends)) => {
+                Some(since) if one.is_redo => history.now = ends_at(since),
+                Some(since) => {
                     history.undos.0.insert(one.id, history.now.undo);
-                    // A checkpoint that is gone was before all others.
-                    let change = ends.and_then(|ends| ends.change);
-                    history.now = Ends { change, undo: Some(one.id) };
+                    history.now = Ends { change: ends_at(since).change, undo: Some(one.id) };
                 }
             }
         }
@@ -78,13 +75,12 @@ mod tests {
     use super::super::CallContext;
     use super::*;
 
-    /// Checks what is in force after checkpoints c1, c2, and so on: 0 for a change, else the one that is restored.
-    #[track_caller]
-    fn check(checkpoints: &[i64], changes: &[i64], undos: &[i64]) {
-        let listed = |(at, since): (usize, &i64)| Listed {
-            id: CheckpointId(at as i64 + 1),
+    fn listed(id: i64, since: i64) -> Listed {
+        Listed {
+            id: CheckpointId(id),
             at_ms: 0,
             n_paths: 1,
+            is_redo: false,
             mark: CallContext {
                 session: String::new(),
                 agent: None,
@@ -93,8 +89,18 @@ mod tests {
                 dialect: String::new(),
                 tool: String::new(),
                 roots: Vec::new(),
-                restores: Some(CheckpointId(*since)).filter(|id| id.0 != 0),
+                restores: Some(CheckpointId(since)).filter(|id| id.0 != 0),
             },
+        }
+    }
+
+    /// Checks what is in force after checkpoints c1, c2, and so on: 0 for a change, else the one that is restored.
+    #[track_caller]
+    fn check(checkpoints: &[i64], changes: &[i64], undos: &[i64]) {
+        let is_restore = |id: i64| usize::try_from(id - 1).is_ok_and(|at| checkpoints[at] != 0);
+        let listed = |(at, since): (usize, &i64)| Listed {
+            is_redo: is_restore(*since),
+            ..listed(at as i64 + 1, *since)
         };
         let mut all: Vec<_> = checkpoints.iter().enumerate().map(listed).collect();
         all.reverse();
@@ -102,6 +108,18 @@ mod tests {
         let ids = |ids: &[i64]| ids.iter().map(|id| CheckpointId(*id)).collect::<Vec<_>>();
         assert_eq!(history.changes().collect::<Vec<_>>(), ids(changes), "{checkpoints:?}");
         assert_eq!(history.undos().collect::<Vec<_>>(), ids(undos), "{checkpoints:?}");
+    }
+
+    #[test]
+    fn what_was_collected_was_first() {
+        let restore = |id, since, is_redo| Listed { is_redo, ..listed(id, since) };
+        // c1 to c5 are gone.
+        let after_undo = [listed(7, 0), restore(6, 4, false)];
+        assert_eq!(UndoHistory::of(&after_undo).changes().collect::<Vec<_>>(), [CheckpointId(7)]);
+        let after_redo = [restore(9, 7, false), listed(7, 0), restore(6, 5, true)];
+        let history = UndoHistory::of(&after_redo);
+        assert_eq!(history.changes().count(), 0);
+        assert_eq!(history.undos().collect::<Vec<_>>(), [CheckpointId(9)]);
     }
 
     #[test]

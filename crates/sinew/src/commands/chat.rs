@@ -82,7 +82,7 @@ pub(crate) fn run(
     let stored = resumed(&loaded, args.resume.as_deref())?;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let progress = text_output::progress();
-    let terminal = Terminal { progress: Some(progress.clone()) };
+    let terminal = Terminal { progress: Some(progress.clone()), ..Terminal::default() };
     let approver = Some(Arc::new(terminal) as Arc<dyn Approver>);
     let parts = tokio.block_on(async {
         let chosen = choose_model(&loaded, &wishes, stored.as_ref()).await?;

@@ -41,7 +41,7 @@ pub(crate) fn run(loaded: Loaded, args: &RunArgs) -> anyhow::Result<ExitCode> {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let reads_input = args.task.iter().any(|word| word == "-");
     let progress = text_output::progress();
-    let terminal = Terminal { progress: Some(progress.clone()) };
+    let terminal = Terminal { progress: Some(progress.clone()), ..Terminal::default() };
     let approver = (terminal::is_attended() && !reads_input && !args.json)
         .then(|| Arc::new(terminal) as Arc<dyn Approver>);
     let output = RunOutput::new(args.json, progress);

@@ -1,26 +1,30 @@
 //! `sinew undo`: undoes the last changes of a session, or takes an undo back.
 //!
-//! It chooses the checkpoint, shows what its restore changes, and calls the tool that `sinew checkpoint restore` calls: roots,
-//! rules, conflicts and the ledger are those of a restore.
+//! It chooses the checkpoint and calls the tool that `sinew checkpoint restore` calls: roots, rules, conflicts, the question and
+//! the ledger are those of a restore.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::checkpoints::{CheckpointId, Checkpoints, Listed, Query, UndoHistory};
 use sinew_runtime::{Approvals, CallOptions};
-use sinew_tool::{Arguments, Block, Reply, Request, shown_line};
+use sinew_tool::{Approver, Arguments, Block, Reply, Request, shown_line};
 
 use super::call;
 use crate::cli::UndoArgs;
 use crate::screen;
+use crate::terminal::Terminal;
 use crate::wiring::{self, Loaded, Wired};
 
 /// The most checkpoints that are looked at.
 const MAX_LOOKED: usize = 10_000;
+/// The most changes that are passed over because a person took them back by hand.
+const MAX_DONE: usize = 50;
 /// The tool that restores.
 const TOOL: &str = "CheckpointRestore";
 
@@ -30,52 +34,47 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
     super::warn_of_other_ledger(&loaded);
     loaded.settings.serve = None;
     loaded.settings.dialect = sinew_dialects::NATIVE;
-    let asks = !args.yes && !args.dry_run;
+    let asks = !args.yes && !args.dry_run && loaded.settings.approvals != Approvals::Allow;
     if asks && !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         screen::say(
             "nobody can be asked here; `--yes` undoes unasked, `--dry-run` shows what that changes",
         );
         return Ok(ExitCode::from(3));
     }
-    // The person answers below, once the whole change was shown.
-    loaded.settings.approvals = Approvals::Allow;
-    let wired = wiring::wire(&loaded, "undo", &["all"], None)?;
+    loaded.settings.approvals = if asks { Approvals::Ask } else { Approvals::Allow };
+    let terminal = || Arc::new(Terminal { progress: None, takes_enter: true }) as Arc<dyn Approver>;
+    let wired = wiring::wire(&loaded, "undo", &["all"], asks.then(terminal))?;
     wired.runtime.add_tool(&sinew_ops::checkpoint_restore::COMMAND.tool())?;
     let checkpoints =
         wired.checkpoints.as_deref().context("there is no directory for checkpoints")?;
     let session = loaded.settings.session.as_deref();
-    let mut ids = chosen(checkpoints, session, &wired.runtime.roots(), args)?.into_iter();
-    let arguments = |id: CheckpointId, dry_run| -> Arguments {
-        match json!({ "id": id.to_string(), "force": args.force, "dry_run": dry_run }) {
-            Value::Object(arguments) => arguments,
-            _ => Arguments::new(),
+    let candidates = chosen(checkpoints, session, &wired.runtime.roots(), args)?;
+    let (id, found) = effective(&wired, &candidates, args)?;
+    let structured = found.structured.as_ref();
+    if asks && (!found.ok || structured.is_some_and(|found| !found["refused"].is_null())) {
+        for block in &found.content {
+            if let Block::Text { text } = block {
+                screen::say(text.trim_end());
+            }
         }
-    };
-    let id = loop {
-        let Some(id) = ids.next() else { bail!("{}", nothing(args)) };
-        let reply = preview(&wired, arguments(id, true))?;
-        let found = reply.structured.as_ref();
-        // A change that a person took back by hand needs no undo.
-        let is_done = |found: &Value| {
-            found["refused"].is_null() && found["steps"].as_array().is_some_and(Vec::is_empty)
-        };
-        if found.is_some_and(is_done) && ids.len() != 0 {
-            continue;
-        }
-        if asks && !is_wanted(&reply, args)? {
-            return Ok(ExitCode::FAILURE);
-        }
-        break id;
-    };
-    let code = call::one(&wired, TOOL, arguments(id, args.dry_run), args.json)?;
-    if asks && code == ExitCode::SUCCESS {
-        let back = if args.redo { "`sinew undo`" } else { "`sinew undo --redo`" };
-        screen::say(&format!("{back} takes that back"));
+        return Ok(ExitCode::FAILURE);
+    }
+    let changes_some = structured.is_some_and(|found| !is_done(found));
+    let code = call::one(&wired, TOOL, arguments(id, args, args.dry_run), args.json)?;
+    if asks && changes_some && code == ExitCode::SUCCESS && !args.redo && args.what.is_none() {
+        screen::say("`sinew undo --redo` takes that back");
     }
     Ok(code)
 }
 
-/// Returns the checkpoints that may be restored, the newest first.
+fn arguments(id: CheckpointId, args: &UndoArgs, dry_run: bool) -> Arguments {
+    match json!({ "id": id.to_string(), "force": args.force, "dry_run": dry_run }) {
+        Value::Object(arguments) => arguments,
+        _ => Arguments::new(),
+    }
+}
+
+/// Returns the checkpoints that may be restored, in the order in which they are tried.
 fn chosen(
     checkpoints: &Checkpoints,
     session: Option<&str>,
@@ -96,60 +95,90 @@ fn chosen(
     let query = Query { session, turn: None, id: None, before: None, limit: MAX_LOOKED };
     let mut sessions: BTreeMap<String, Vec<Listed>> = BTreeMap::new();
     for one in checkpoints.list(&query)? {
-        if one.mark.roots.iter().any(|root| roots.contains(root)) {
-            sessions.entry(one.mark.session.clone()).or_default().push(one);
-        }
+        sessions.entry(one.mark.session.clone()).or_default().push(one);
     }
-    let of_session = |listed: &Vec<Listed>| -> Vec<CheckpointId> {
+    let mut left: Vec<(&String, Vec<CheckpointId>)> = Vec::new();
+    for (session, listed) in &sessions {
+        // An undo restores a whole session, so the last change decides where the session belongs.
+        let near = |one: &Listed| one.mark.roots.iter().any(|root| is_near(root, roots));
         let history = UndoHistory::of(listed);
-        if args.redo { history.undos().collect() } else { history.changes().collect() }
-    };
-    let all = sessions.iter().map(|(session, listed)| (session, of_session(listed)));
-    // The session whose change is the last one in force.
-    let Some((session, ids)) = all.max_by_key(|(_, ids)| ids.first().copied()) else {
-        bail!("{}", nothing(args));
-    };
-    match (ids.len(), ids.get(n - 1..)) {
-        (0, _) => bail!("{}", nothing(args)),
-        (_, Some(ids)) if !ids.is_empty() => Ok(ids.to_vec()),
-        (n_left, _) => {
-            bail!("session {} has {n_left} changes to undo, not {n}", shown_line(session))
+        let ids: Vec<_> =
+            if args.redo { history.undos().collect() } else { history.changes().collect() };
+        if let Some(first) = ids.first()
+            && listed.iter().any(near)
+            && is_beneath(checkpoints, *first, roots)?
+        {
+            left.push((session, ids));
         }
     }
+    left.sort_by_key(|(_, ids)| std::cmp::Reverse(ids.first().copied()));
+    let Some((session, ids)) = left.first() else {
+        let what =
+            if args.redo { "no undo is left to take back" } else { "no change is left to undo" };
+        bail!("{what} in this directory; `sinew checkpoint list` shows what was kept");
+    };
+    if args.redo {
+        return Ok(ids.iter().take(1).copied().collect());
+    }
+    if n == 1 {
+        let mut all: Vec<_> = left.iter().flat_map(|(_, ids)| ids).copied().collect();
+        all.sort_by(|a, b| b.cmp(a));
+        all.truncate(MAX_DONE);
+        return Ok(all);
+    }
+    let Some(id) = ids.get(n - 1) else {
+        bail!("changes of session {} left to undo: {}, not {n}", shown_line(session), ids.len());
+    };
+    for id in ids.iter().take(n) {
+        if !is_beneath(checkpoints, *id, roots)? {
+            bail!(
+                "{id} of session {} changed files outside of this directory; `sinew checkpoint restore ID --path PATH` \
+                 restores single ones",
+                shown_line(session)
+            );
+        }
+    }
+    Ok(vec![*id])
 }
 
-fn nothing(args: &UndoArgs) -> String {
-    let what = if args.redo { "no undo is left to take back" } else { "no change is left to undo" };
-    format!("{what} in this directory; `sinew checkpoint list` shows what was kept")
+/// Returns whether a root is one of these, or is in one, or has one in it.
+fn is_near(root: &Path, roots: &[PathBuf]) -> bool {
+    roots.iter().any(|one| one.starts_with(root) || root.starts_with(one))
 }
 
-/// Works out what a restore changes.
-fn preview(wired: &Wired, arguments: Arguments) -> anyhow::Result<Reply> {
+/// Returns whether all that a checkpoint changed is beneath these roots.
+fn is_beneath(
+    checkpoints: &Checkpoints,
+    id: CheckpointId,
+    roots: &[PathBuf],
+) -> anyhow::Result<bool> {
+    let entries = checkpoints.entries(id)?;
+    Ok(entries.iter().all(|entry| roots.iter().any(|root| entry.path.starts_with(root))))
+}
+
+/// Returns the first checkpoint whose restore changes something, and its dry run: a change that a person took back by hand needs
+/// no undo.
+fn effective(
+    wired: &Wired,
+    candidates: &[CheckpointId],
+    args: &UndoArgs,
+) -> anyhow::Result<(CheckpointId, Reply)> {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let id = format!("{}-preview", wired.session);
-    let request = Request::new(id.as_str(), TOOL, arguments);
-    Ok(tokio.block_on(wired.runtime.call(request, CallOptions::default())))
-}
-
-/// Shows a change to the person, who takes it by Enter.
-fn is_wanted(reply: &Reply, args: &UndoArgs) -> anyhow::Result<bool> {
-    for block in &reply.content {
-        if let Block::Text { text } = block {
-            writeln!(screen::errors(), "{}", text.trim_end_matches('\n'))?;
+    let mut last = None;
+    for (at, id) in candidates.iter().enumerate() {
+        let name = format!("{}-preview-{at}", wired.session);
+        let request = Request::new(name.as_str(), TOOL, arguments(*id, args, true));
+        let reply = tokio.block_on(wired.runtime.call(request, CallOptions::default()));
+        let done = reply.structured.as_ref().is_some_and(is_done);
+        last = Some((*id, reply));
+        if !done {
+            break;
         }
     }
-    let is_refused = |found: &Value| !found["refused"].is_null();
-    if !reply.ok || reply.structured.as_ref().is_some_and(is_refused) {
-        screen::say("nothing was changed; `--force` overwrites what others changed since");
-        return Ok(false);
-    }
-    let what = if args.redo { "redoes" } else { "undoes" };
-    write!(screen::errors(), "\nEnter {what} this, anything else leaves it: ")?;
-    let mut line = String::new();
-    let n = io::stdin().lock().read_line(&mut line)?;
-    let is_wanted = n != 0 && line.trim().is_empty();
-    if !is_wanted {
-        screen::say("nothing was changed");
-    }
-    Ok(is_wanted)
+    last.context("no checkpoint was chosen")
+}
+
+/// Returns whether a dry run found everything as it was.
+fn is_done(found: &Value) -> bool {
+    found["refused"].is_null() && found["steps"].as_array().is_some_and(Vec::is_empty)
 }

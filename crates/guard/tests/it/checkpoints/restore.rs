@@ -382,4 +382,11 @@ fn what_a_call_changes_twice_or_not_at_all_is_told_once_or_not() {
     draft.withdraw(&a);
     drop(draft);
     assert_eq!(bench.ids(None), [id], "a call that changed nothing has no checkpoint");
+
+    let mut draft = bench.checkpoints.begin(CallContext { restores: Some(id), ..mark("s") });
+    keep(&mut draft, &a, None);
+    draft.record(LONG).unwrap();
+    draft.withdraw(&a);
+    drop(draft);
+    assert_eq!(bench.ids(None), [id], "nor has a restore that changed nothing");
 }
