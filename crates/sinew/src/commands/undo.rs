@@ -4,7 +4,6 @@
 //! the ledger are those of a restore.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use sinew_tool::{Approver, Arguments, Block, Reply, Request, shown_line};
 use super::call;
 use crate::cli::UndoArgs;
 use crate::screen;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, is_attended};
 use crate::wiring::{self, Loaded, Wired};
 
 /// The most checkpoints that are looked at.
@@ -35,9 +34,9 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
     loaded.settings.serve = None;
     loaded.settings.dialect = sinew_dialects::NATIVE;
     let asks = !args.yes && !args.dry_run && loaded.settings.approvals != Approvals::Allow;
-    if asks && !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+    if asks && !is_attended() {
         screen::say(
-            "nobody can be asked here; `--yes` undoes unasked, `--dry-run` shows what that changes",
+            "no terminal is here to ask the user at; `--yes` undoes unasked, `--dry-run` shows what that changes",
         );
         return Ok(ExitCode::from(3));
     }
@@ -97,21 +96,28 @@ fn chosen(
     for one in checkpoints.list(&query)? {
         sessions.entry(one.mark.session.clone()).or_default().push(one);
     }
-    let mut left: Vec<(&String, Vec<CheckpointId>)> = Vec::new();
+    let mut all: Vec<(&String, Vec<CheckpointId>)> = Vec::new();
     for (session, listed) in &sessions {
         // An undo restores a whole session, so the last change decides where the session belongs.
         let near = |one: &Listed| one.mark.roots.iter().any(|root| is_near(root, roots));
         let history = UndoHistory::of(listed);
         let ids: Vec<_> =
             if args.redo { history.undos().collect() } else { history.changes().collect() };
+        if !ids.is_empty() && listed.iter().any(near) {
+            all.push((session, ids));
+        }
+    }
+    all.sort_by_key(|(_, ids)| std::cmp::Reverse(ids.first().copied()));
+    // No more sessions are looked at than changes are passed over: each call on the command line has a session of its own.
+    let mut left = Vec::new();
+    for (session, ids) in all {
         if let Some(first) = ids.first()
-            && listed.iter().any(near)
+            && left.len() < MAX_DONE
             && is_beneath(checkpoints, *first, roots)?
         {
             left.push((session, ids));
         }
     }
-    left.sort_by_key(|(_, ids)| std::cmp::Reverse(ids.first().copied()));
     let Some((session, ids)) = left.first() else {
         let what =
             if args.redo { "no undo is left to take back" } else { "no change is left to undo" };
