@@ -719,6 +719,10 @@ pub struct CheckpointOptions {
     /// What a checkpoint survives: `normal` (any death of the process) or `full` (power loss).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<String>,
+    /// Whether commands have checkpoints too, where a sandbox watches them. Without it their changes cannot be
+    /// undone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands: Option<bool>,
 }
 
 /// `[ledger]`: the record of every call.

@@ -341,6 +341,7 @@ fn checkpoints(options: &Options) -> Result<CheckpointSettings, ConfigError> {
         larger: word("checkpoints.larger", written.larger.as_ref(), &larger)?
             .unwrap_or(default.larger),
         sync: word("checkpoints.sync", written.sync.as_ref(), &syncs)?.unwrap_or(default.sync),
+        commands: written.commands.unwrap_or(default.commands),
     })
 }
 

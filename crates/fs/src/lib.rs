@@ -21,5 +21,6 @@ pub mod stat;
 pub mod state;
 pub mod store;
 pub mod temporary;
+pub mod undo_log;
 pub mod user_database;
 pub mod worktree;

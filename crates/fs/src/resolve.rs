@@ -10,7 +10,7 @@
 //! following. Outside the roots nothing is opened. A missing directory cannot hide that a path leads out:
 //! what follows it is counted as text, and then refused or missing, never opened.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -141,14 +141,20 @@ pub fn resolve(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileEr
     Walk::new(roots, links).run(path)
 }
 
+/// Returns whether a path is beneath an entry that is cleared.
+pub fn is_past(path: &Path, cleared: &HashSet<PathBuf>) -> bool {
+    !cleared.is_empty() && path.ancestors().skip(1).any(|above| cleared.contains(above))
+}
+
 /// Resolves a path of plain names beneath a cleared entry, in whose place a directory comes.
 pub fn past(
     roots: &Roots,
     path: &Path,
     links: Links,
-    cleared: &[PathBuf],
+    cleared: &HashSet<PathBuf>,
 ) -> Result<Place, FileError> {
-    let above = path.ancestors().skip(1).find(|above| cleared.iter().any(|one| one == above));
+    // The outermost: what it leads to does not count.
+    let above = path.ancestors().skip(1).filter(|above| cleared.contains(*above)).last();
     let above = above.ok_or(FileError::NotDirectory)?;
     let found = resolve(roots, above, Links::Itself)?;
     let mut names: Vec<CString> = found.name.into_iter().collect();

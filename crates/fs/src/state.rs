@@ -55,6 +55,11 @@ impl StateDir {
     pub fn contents_at(state: &Path) -> PathBuf {
         state.join("contents")
     }
+
+    /// Returns the path of the directory where the changes of running commands are kept.
+    pub fn before_images_at(state: &Path) -> PathBuf {
+        state.join("before-images")
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]

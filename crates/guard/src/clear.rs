@@ -41,8 +41,8 @@ use std::sync::Arc;
 
 use sinew_tool::{
     Access, Answer, Caller, Command, CommandTarget, Effects, Facts, FileKind, FileSettings,
-    FileState, FileTarget, Host, Kind, MessageClaim, NoMessages, NoNet, NoProcesses, Processes,
-    Ruling, SearchClaim, Targets, ToolError, UrlClaim, Verdict, World,
+    FileState, FileTarget, HardLinks, Host, Kind, MessageClaim, NoMessages, NoNet, NoProcesses,
+    Processes, Ruling, SearchClaim, Targets, ToolError, UrlClaim, Verdict, World,
 };
 
 use crate::approval_fingerprint::ApprovalFingerprint;
@@ -315,12 +315,14 @@ impl Contained {
         armed: Vec<Option<Armed>>,
         processes: Arc<dyn Processes>,
     ) -> World {
-        // A restore overwrites files on purpose, and is bound to the state that the plan found.
+        // A restore overwrites files on purpose, and is bound to the state that the plan found. Each name of a file is
+        // restored by itself.
         let settings = match &self.restoring {
             None => Arc::clone(&self.guard.files),
             Some(_) => Arc::new(FileSettings {
                 track_reads: false,
                 must_read_before_write: false,
+                hard_links: HardLinks::Break,
                 ..(*self.guard.files).clone()
             }),
         };

@@ -3,7 +3,7 @@
 //! Every path is judged where it leads in the end, through links and `..`, beneath the roots of the
 //! session or the narrower ones of the call. What comes out can be looked at and judged, not used.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ enum InTheWay<'a> {
     /// It counts as missing for good.
     Passed,
     /// These are removed before the path is used.
-    Cleared(&'a [PathBuf]),
+    Cleared(&'a HashSet<PathBuf>),
 }
 
 impl Guard {
@@ -55,13 +55,13 @@ impl Guard {
         self.contain_with(claims, cwd, narrowed, InTheWay::Passed)
     }
 
-    /// Contains paths behind files that the call removes first.
+    /// Contains paths behind files and symlinks that the call removes first.
     pub(crate) fn contain_past(
         self: &Arc<Self>,
         claims: &[Claim],
         cwd: Option<&Path>,
         narrowed: Option<&[PathBuf]>,
-        cleared: &[PathBuf],
+        cleared: &HashSet<PathBuf>,
     ) -> Result<Contained, ToolError> {
         self.contain_with(claims, cwd, narrowed, InTheWay::Cleared(cleared))
     }
@@ -148,14 +148,16 @@ impl Guard {
                 resolve::check_spelling(Path::new(written))?;
                 // Joining keeps a trailing slash: `a/` is a directory.
                 let path = resolve::joined(cwd, Path::new(written));
-                match (resolve::resolve(roots, &path, links), in_the_way) {
-                    (Err(FileError::NotDirectory), InTheWay::Cleared(cleared)) => {
+                match in_the_way {
+                    InTheWay::Cleared(cleared) if resolve::is_past(&path, cleared) => {
                         resolve::past(roots, &path, links, cleared)?
                     }
-                    (Err(FileError::NotDirectory), InTheWay::Passed) => {
-                        resolve::behind(roots, &path, links)?
-                    }
-                    (other, _) => other?,
+                    _ => match (resolve::resolve(roots, &path, links), in_the_way) {
+                        (Err(FileError::NotDirectory), InTheWay::Passed) => {
+                            resolve::behind(roots, &path, links)?
+                        }
+                        (other, _) => other?,
+                    },
                 }
             }
             None => resolve::resolve(roots, cwd, links)?,

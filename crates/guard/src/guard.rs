@@ -17,6 +17,7 @@ use sinew_tool::{
 
 use crate::approval_fingerprint::{CONTAINMENT, state_at};
 use crate::change::locks::Locks;
+use crate::command_undo::CommandCheckpoints;
 use crate::commit::{self, JournalSettings};
 use crate::host_files::HostFiles;
 use crate::messages::{MessageCenter, MessageSettings};
@@ -169,6 +170,8 @@ impl Guard {
         let hidden = hidden(settings.commands.as_ref(), &roots);
         let writable = roots.paths().map(PathBuf::from).collect();
         let commands = settings.commands;
+        let keeper = settings.checkpoints.clone().filter(|kept| kept.keeps_commands());
+        let keeper = keeper.map(|checkpoints| Arc::new(CommandCheckpoints(checkpoints)) as Arc<_>);
         #[cfg(feature = "web")]
         let web = settings.web.map(|settings| Arc::new(crate::net::Web::new(settings)));
         let messages = settings.messages.map(|messages| {
@@ -183,7 +186,7 @@ impl Guard {
             locks: Arc::default(),
             ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
             dir_locking: settings.dir_locking,
-            commands: commands.map(|commands| Arc::new(Commands::new(commands, writable))),
+            commands: commands.map(|commands| Arc::new(Commands::new(commands, writable, keeper))),
             knowledge: settings.knowledge,
             journals: settings.journals,
             checkpoints: settings.checkpoints,

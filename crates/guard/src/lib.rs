@@ -10,6 +10,7 @@ mod approval_fingerprint;
 mod change;
 mod clear;
 mod command;
+mod command_undo;
 mod commit;
 mod contain;
 mod files;

@@ -21,7 +21,7 @@ use sinew_tool::{
 use crate::change::kept::path_of;
 use crate::clear::Contained;
 use crate::guard::Guard;
-use sinew_fs::resolve::{Place, Spot};
+use sinew_fs::resolve::{self, Place, Spot};
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, identity_of};
 use sinew_policy::judge::Case;
@@ -158,7 +158,7 @@ impl Guard {
                     claims.push(self.claim_on(restore.argument, path, access));
                 }
             }
-            let cleared: Vec<PathBuf> = told
+            let cleared: HashSet<PathBuf> = told
                 .acting()
                 .filter(|step| step.act == RestoreAct::Remove)
                 .map(|step| step.path.clone())
@@ -234,7 +234,13 @@ impl Guard {
     ) -> Result<(BTreeMap<PathBuf, Look>, Contained), ToolError> {
         let mut looks = BTreeMap::new();
         let mut claims = Vec::new();
+        // What is no directory, in the order of paths: nothing is beneath it.
+        let mut in_the_way: HashSet<PathBuf> = HashSet::new();
         for path in paths {
+            if resolve::is_past(path, &in_the_way) {
+                looks.insert(path.to_owned(), Look::of_nothing());
+                continue;
+            }
             let claim = self.looking(restore, written(path)?);
             match self.contain(std::slice::from_ref(&claim), cwd, narrowed) {
                 Ok(one) => {
@@ -245,6 +251,12 @@ impl Guard {
                     }
                     let place = one.places().first();
                     let look = place.map(look_at).transpose().map_err(about)?;
+                    let is_in_the_way = |look: &Look| {
+                        !matches!(look.state, PathState::Directory { .. } | PathState::Absent)
+                    };
+                    if look.as_ref().is_some_and(is_in_the_way) {
+                        in_the_way.insert(path.to_owned());
+                    }
                     looks.extend(look.map(|look| (path.to_owned(), look)));
                     claims.push(claim);
                 }
@@ -378,7 +390,7 @@ fn told<'a>(
     let steps = plan.steps.iter().map(|step| RestoreStep {
         slot: None,
         path: step.path.clone(),
-        act: act_of(step.act),
+        act: act_of(step),
         now: was(&step.now),
         wanted: was(&step.wanted),
         conflict: step.conflict.as_ref().map(conflict_of),
@@ -395,8 +407,11 @@ fn told<'a>(
     (told, states)
 }
 
-fn act_of(act: Act) -> RestoreAct {
-    match act {
+fn act_of(step: &PlannedStep) -> RestoreAct {
+    match step.act {
+        Act::SetMode if matches!(step.wanted, PathState::Directory { .. }) => {
+            RestoreAct::MakeDirectory
+        }
         Act::Remove => RestoreAct::Remove,
         Act::RemoveDirectory => RestoreAct::RemoveDirectory,
         Act::MakeDirectory => RestoreAct::MakeDirectory,

@@ -40,6 +40,7 @@ pub(crate) fn act(act: RestoreAct, now: &Was) -> &'static str {
     match act {
         RestoreAct::Remove => "remove",
         RestoreAct::RemoveDirectory => "remove if empty",
+        RestoreAct::MakeDirectory if matches!(now, Was::Directory { .. }) => "restore mode",
         RestoreAct::MakeDirectory => "make directory",
         RestoreAct::Write if matches!(now, Was::Absent) => "bring back",
         RestoreAct::Write => "restore",

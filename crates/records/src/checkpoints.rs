@@ -8,9 +8,12 @@
 //! A [`Plan`] of a restore changes no file. Ordinary changes carry it out, with containment, rules and a
 //! checkpoint of their own.
 //!
-//! Deliberately absent: changes by commands, owners, extended attributes and times.
+//! A command has a checkpoint too, made from its [undo log](sinew_fs::undo_log) once it has ended.
+//!
+//! Deliberately absent: owners, extended attributes and times.
 
 mod collect;
+mod commands;
 mod content;
 mod contents;
 mod draft;
@@ -36,6 +39,7 @@ use crate::database::{self, PATIENT, at_once};
 use crate::ledger::LedgerSync;
 pub use collect::Collected;
 use collect::Collector;
+pub use commands::CommandDraft;
 pub use content::Content;
 use contents::Contents;
 pub use contents::Held;
@@ -69,6 +73,8 @@ pub struct CheckpointSettings {
     pub larger: Larger,
     /// Which crashes a checkpoint survives.
     pub sync: LedgerSync,
+    /// Whether commands have checkpoints too.
+    pub commands: bool,
 }
 
 impl Default for CheckpointSettings {
@@ -80,6 +86,7 @@ impl Default for CheckpointSettings {
             max_file_bytes: 256 * 1024 * 1024,
             larger: Larger::Refuse,
             sync: LedgerSync::Normal,
+            commands: true,
         }
     }
 }
@@ -216,6 +223,8 @@ struct SharedCheckpoints {
     helper: Mutex<Option<JoinHandle<()>>>,
     /// Set when this process ends.
     ends: Arc<OnceLock<Instant>>,
+    /// Set once checkpoints of commands whose processes died are made.
+    has_recovered: OnceLock<()>,
 }
 
 #[derive(Debug)]
@@ -256,6 +265,7 @@ impl Checkpoints {
                 n_uncounted: AtomicU64::new(0),
                 helper: Mutex::new(None),
                 ends: Arc::default(),
+                has_recovered: OnceLock::new(),
             }),
         }
     }
@@ -285,6 +295,7 @@ impl Checkpoints {
 
     /// Lists checkpoints, the newest first.
     pub fn list(&self, query: &Query<'_>) -> Result<Vec<Listed>, CheckpointError> {
+        self.shared.recover_commands();
         self.shared.read(|connection| Ok(index::list(connection, query)?))
     }
 
@@ -307,6 +318,7 @@ impl Checkpoints {
 
     /// Returns the changes since a checkpoint, for the plan of a restore.
     pub fn history(&self, id: CheckpointId, scope: Scope) -> Result<History, CheckpointError> {
+        self.shared.recover_commands();
         self.shared.read(|connection| {
             let session = index::session_of(connection, id)?;
             let mut history = History::new(id, session.ok_or(CheckpointError::Unknown(id))?);
@@ -393,7 +405,7 @@ impl SharedCheckpoints {
         mark: &CallContext,
         id: Option<CheckpointId>,
         mut entries: impl Iterator<Item = (&'a Path, &'a PathState, Option<&'a PathState>)>,
-        n_new: u64,
+        (n_new, are_settled): (u64, bool),
         patience: Duration,
     ) -> Result<CheckpointId, CheckpointError> {
         let own = self.own.get_or_init(ProcessIdentity::own);
@@ -409,7 +421,7 @@ impl SharedCheckpoints {
                 None => index::insert(transaction, process, mark)?,
             };
             entries.try_for_each(|(path, before, after)| {
-                index::insert_entry(transaction, id, path, before, after)
+                index::insert_entry(transaction, id, path, before, after, are_settled)
             })?;
             Ok((id, index::count(transaction, n_counted)?))
         })?;

@@ -20,7 +20,7 @@ use super::run::{KEEP, lost, not_started, on_thread};
 use super::spool::ToStore;
 use super::terminal::Tty;
 use super::wire::End;
-use super::{Commands, Counted, Job, Running, Seat, broken, lock};
+use super::{Commands, Counted, Job, Running, Seat, broken, end_undo, lock};
 use sinew_fs::store::Store;
 
 /// How many commands that ended are remembered.
@@ -311,7 +311,7 @@ fn go_on(
         // No caller knows its name.
         ongoing.kill();
     }
-    let Running { session: _session, ordered, timeout, tty: _ } = running;
+    let Running { session: _session, ordered, timeout, tty: _, undo } = running;
     let mut spool = Tee { store, ongoing: &ongoing };
     let followed = Following::begin(ordered, KEEP, timeout).and_then(|mut following| {
         let became = following.follow(&mut spool, &|_| {})?;
@@ -322,7 +322,9 @@ fn go_on(
     }
     let (exit, findings) = match followed {
         Ok(mut captured) => {
-            let findings = commands.findings(&mut captured);
+            let has_all = captured.findings.has_all_changes;
+            let mut findings = commands.findings(&mut captured);
+            findings.changes = undo.map(|undo| end_undo(undo, has_all));
             let exit = match captured.became {
                 Became::Ended { is_left: true, .. } | Became::Lost => Exit::Lost,
                 Became::Ended { end: End::Code(code), .. } => Exit::Code(code),

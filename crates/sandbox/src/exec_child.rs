@@ -52,6 +52,8 @@ pub(super) struct Started {
     pub(super) ordered: Option<SupervisorRequest>,
     /// The terminal of its command.
     pub(super) terminal: Option<OwnedFd>,
+    /// The directory of the before-images of the command, and its undo log.
+    pub(super) undo: Option<(OwnedFd, OwnedFd)>,
     /// Why it did not become the command.
     pub(super) failure: Option<(Refusal, i32)>,
 }
@@ -103,8 +105,15 @@ pub(super) fn start_next(
     };
     let (pid, handle) = oom.start(|| spawn::beside(work))?;
     drop((theirs, memory));
-    let mut started =
-        Started { pid, handle, calls: None, ordered: None, terminal: None, failure: None };
+    let mut started = Started {
+        pid,
+        handle,
+        calls: None,
+        ordered: None,
+        terminal: None,
+        undo: None,
+        failure: None,
+    };
     loop {
         let (notice, handles) = match wire::receive::<Notice>(&line) {
             Ok(Some(told)) => told,
@@ -119,14 +128,15 @@ pub(super) fn start_next(
         let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
-            Notice::Ordered { timeout_ms, grace_ms, granted } => {
+            Notice::Ordered { timeout_ms, grace_ms, granted, has_terminal } => {
                 started.ordered = handle.map(|line| SupervisorRequest {
                     line,
                     timeout: timeout_ms.map(Duration::from_millis),
                     grace: Duration::from_millis(grace_ms),
                     granted,
                 });
-                started.terminal = handles.next();
+                started.terminal = handles.by_ref().take(usize::from(has_terminal)).next();
+                started.undo = handles.next().zip(handles.next());
             }
             Notice::Failed(refusal, number) => started.failure = Some((refusal, number)),
         }
@@ -166,14 +176,23 @@ fn become_command(
     let confined = confined.map(drop);
     let Some((order, handles)) = wire::receive::<SpawnRequest>(session)? else { return Ok(()) };
     notifier.taken();
+    let mut handles = handles;
+    let undo = handles.split_off(4.min(handles.len()));
     let [line, input, output, errors] = <[OwnedFd; 4]>::try_from(handles)
         .map_err(|_| io::Error::other("an order without its streams"))?;
-    let terminal = order.has_terminal.then_some(input.as_fd());
-    let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).collect();
+    let has_terminal = order.has_terminal;
+    let terminal = has_terminal.then_some(input.as_fd());
+    let undo_handles = undo.iter().map(AsFd::as_fd);
+    let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).chain(undo_handles).collect();
     let (timeout_ms, grace_ms) = (order.timeout_ms, order.grace_ms);
     let granted = order.granted.clone();
-    wire::send(supervisor, &Notice::Ordered { timeout_ms, grace_ms, granted }, &handles)?;
+    wire::send(
+        supervisor,
+        &Notice::Ordered { timeout_ms, grace_ms, granted, has_terminal },
+        &handles,
+    )?;
     drop(handles);
+    drop(undo);
     if is_closed(&line) {
         // sinew has given up the request.
         return Ok(());

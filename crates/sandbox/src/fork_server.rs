@@ -18,7 +18,7 @@ use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
 use super::process_tree::ProcessTree;
 use super::sandbox::Sandbox;
 use super::supervisor;
-use super::wire::{self, Policy, Ready, Refusal, Report, SpawnRequest};
+use super::wire::{self, Outside, Policy, Ready, Refusal, Report, SpawnRequest};
 use crate::spawn::{self, Side};
 
 /// How many supervisors serve more than one command.
@@ -43,7 +43,11 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
     let Some((policy, _)) = wire::receive::<Policy>(&line)? else { return Ok(()) };
     // Orphans of a dead supervisor become children of this process instead of leaving the session.
     set_child_subreaper(Some(getpid()))?;
-    let sandbox = match Sandbox::enter(&policy) {
+    let outside = match policy.keeps_changes {
+        true => Some(Outside::receive(&line, policy.writable.len())?),
+        false => None,
+    };
+    let sandbox = match Sandbox::enter(&policy, outside) {
         Ok(sandbox) => sandbox,
         Err(shortfall) => return wire::send(&line, &Ready::Err(shortfall), &[]),
     };

@@ -37,11 +37,13 @@ mod spool;
 pub mod streams;
 mod supervisor;
 mod terminal;
+mod undo;
 mod urgency;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -51,7 +53,10 @@ use std::time::Duration;
 use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sinew_tool::sync::lock;
-use sinew_tool::{Contained, Kind, Ledger, Refused, SandboxFindings, Size, ToolError, line_name};
+use sinew_tool::{
+    Caller, CommandChanges, Contained, Kind, Ledger, Refused, SandboxFindings, Size, ToolError,
+    line_name,
+};
 
 use background::{EndLedger, InBackground};
 use capture::{Became, Captured, RequestedCommand};
@@ -75,6 +80,7 @@ pub use sandbox_level::{SandboxLevel, Shortfall};
 pub use server::{RunningServer, ServerProcess, ServerProgram};
 pub use settings::{CommandSettings, ProcessLimits};
 pub use spawn::bear_limits;
+pub use undo::{CommandUndo, KeepsChanges};
 
 /// The argument that makes a program the helper.
 const HELPER: &str = "--sinew-helper";
@@ -133,6 +139,7 @@ pub struct Job {
     /// Protected names that it may change besides those of the settings.
     pub(crate) granted: Vec<String>,
     pub globs: Arc<PathGlobs>,
+    pub(crate) caller: Caller,
 }
 
 /// The commands of a guard, by session.
@@ -140,6 +147,7 @@ pub struct Job {
 pub struct Commands {
     settings: CommandSettings,
     writable: Vec<PathBuf>,
+    keeper: Option<Arc<dyn KeepsChanges>>,
     /// The directories of `PATH` for programs: absolute, in order, each once, outside the roots.
     program_dirs: Vec<PathBuf>,
     /// By session name and path globs: only vocabularies with the same globs share a session.
@@ -161,22 +169,39 @@ struct Running {
     ordered: RequestedCommand,
     timeout: Option<Duration>,
     tty: Option<Tty>,
+    /// What keeps its changes, or why that failed; `None` if they are not to be kept.
+    undo: Option<io::Result<Box<dyn CommandUndo>>>,
+}
+
+/// Makes the checkpoint of a command that has ended; says whether its log has all that it changed.
+fn end_undo(undo: io::Result<Box<dyn CommandUndo>>, has_all: bool) -> CommandChanges {
+    match undo {
+        Ok(undo) => undo.end(has_all),
+        // It ran all the same, as where no sandbox watches commands.
+        Err(_) => CommandChanges { is_partial: true, ..CommandChanges::default() },
+    }
 }
 
 /// The result of a request that must not wait.
 enum AtOnce {
     Ordered(Result<Running, ToolError>),
     /// Its session must be opened first.
-    Not(Job),
+    Not(Box<Job>),
 }
 
 impl Commands {
-    /// Returns the commands of the writable roots. The first command starts the first process.
-    pub fn new(settings: CommandSettings, writable: Vec<PathBuf>) -> Self {
+    /// Returns the commands of the writable roots, whose changes may be kept. The first command starts the first
+    /// process.
+    pub fn new(
+        settings: CommandSettings,
+        writable: Vec<PathBuf>,
+        keeper: Option<Arc<dyn KeepsChanges>>,
+    ) -> Self {
         Self {
             program_dirs: programs::dirs(&settings.env, &writable),
             settings,
             writable,
+            keeper,
             sessions: Mutex::default(),
             session_cwds: SessionCwds::default(),
             background: Mutex::default(),
@@ -232,7 +257,7 @@ impl Commands {
         let opened = sessions.and_then(|sessions| self.opened(&sessions, session, &job.globs));
         match opened {
             Some(session) => AtOnce::Ordered(self.order_of(session, job)),
-            None => AtOnce::Not(job),
+            None => AtOnce::Not(Box::new(job)),
         }
     }
 
@@ -252,16 +277,19 @@ impl Commands {
             granted: job.granted,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
+        let keeper = self.keeper.as_ref().filter(|_| session.keeps_changes);
+        let undo = keeper.map(|keeper| keeper.begin(&job.caller, &self.writable));
+        let keeps = undo.as_ref().and_then(|undo| undo.as_deref().ok());
         let (ordered, tty) = match job.terminal {
             Some(size) => {
                 let pty = Pty::open(size).map_err(no_terminal)?;
                 let tty = pty.hold().map_err(no_terminal)?;
-                (session.order_in_terminal(&order, pty), Some(tty))
+                (session.order_in_terminal(&order, pty, keeps), Some(tty))
             }
-            None => (session.order(&order, stdin, job.merged), None),
+            None => (session.order(&order, stdin, job.merged, keeps), None),
         };
         let ordered = ordered.map_err(broken)?;
-        Ok(Running { session, ordered, timeout: job.timeout, tty })
+        Ok(Running { session, ordered, timeout: job.timeout, tty, undo })
     }
 
     fn containment(&self, session: &Session) -> Contained {
@@ -302,6 +330,7 @@ impl Commands {
             links: links.collect(),
             n_more_links: found.n_more_links,
             n_unseen_links: found.n_unseen_links,
+            changes: None,
         }
     }
 
@@ -361,7 +390,12 @@ impl Commands {
             return Err(ToolError::new(Kind::Unavailable, "the agent of this command ended"));
         }
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
-        let session = Arc::new(self.open_session(helper, globs, self.settings.network)?);
+        let session = Arc::new(self.open_session(
+            helper,
+            globs,
+            self.settings.network,
+            self.keeper.as_ref(),
+        )?);
         self.warn_of(&session);
         sessions.insert((name.to_owned(), globs.clone()), Arc::clone(&session));
         Ok(session)
@@ -373,11 +407,12 @@ impl Commands {
         helper: &Helper,
         globs: &PathGlobs,
         network: bool,
+        keeper: Option<&Arc<dyn KeepsChanges>>,
     ) -> Result<Session, ToolError> {
         let session = Session::open(
             helper,
             &self.settings.levels,
-            &self.settings.sessions,
+            (&self.settings.sessions, keeper.map(Arc::as_ref)),
             self.find("bwrap").as_deref(),
             |level, scratch| self.policy(level, scratch, globs, network),
         );
@@ -473,6 +508,7 @@ impl Commands {
             limits: settings.limits.of_system(),
             max_processes: settings.max_processes,
             trusted: false,
+            keeps_changes: false,
         }
     }
 }

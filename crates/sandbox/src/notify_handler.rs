@@ -9,6 +9,7 @@
 //! the command cannot: its own process. So it refuses paths into its own part of `/proc`.
 
 mod attributes;
+mod before_images;
 mod caller;
 mod deeds;
 mod findings;
@@ -26,7 +27,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -37,6 +38,7 @@ use rustix::io::Errno;
 use super::wire::{Findings, Refused};
 use crate::spawn::{self, Call, Calls, SyscallAnswer};
 use attributes::Times;
+use before_images::BeforeImages;
 use caller::Caller;
 use deeds::Make;
 use findings::Found;
@@ -46,6 +48,7 @@ use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::{CommandJudge, Forbidden};
 use unnamed::Unnamed;
 
+pub(super) use before_images::RootOutside;
 pub(super) use git_objects::OldObjects;
 pub(super) use session_memory::{SessionMemory, began_now};
 pub(super) use sockets::BoundSockets;
@@ -72,6 +75,8 @@ pub(super) struct Means {
     pub(super) shared_memory: Option<StandIn>,
     /// The largest file that a command may make, in bytes.
     pub(super) max_file_bytes: u64,
+    /// The roots as sinew sees them, where what commands change is kept.
+    pub(super) roots: Vec<RootOutside>,
 }
 
 /// A directory that replaces another.
@@ -110,21 +115,24 @@ pub(super) struct NotifyHandler {
     judge: Arc<CommandJudge>,
     found: Found,
     n_unnamed: Arc<AtomicUsize>,
+    has_all_changes: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl NotifyHandler {
-    /// Starts the thread for a command that may have a terminal, and may change these protected names.
-    /// Without the thread every call fails.
+    /// Starts the thread for a command that may have a terminal, and may change these protected names. `undo` are
+    /// the directory of its before-images and its undo log. Without the thread every call fails.
     pub(super) fn begin(
         calls: Calls,
         means: Arc<Means>,
         terminal: Option<(OwnedFd, u32)>,
         granted: Vec<String>,
+        undo: Option<(OwnedFd, OwnedFd)>,
     ) -> Self {
         let found = Found::default();
         let judge = means.judge.granting(granted);
         let n_unnamed = Arc::default();
+        let has_all_changes = Arc::new(AtomicBool::new(undo.is_some()));
         let notify_handler = CallHandler {
             calls,
             judge: Arc::clone(&judge),
@@ -138,6 +146,7 @@ impl NotifyHandler {
             remembered: RefCell::default(),
             threads: KnownThreads::default(),
             allowed: RefCell::default(),
+            images: undo.map(|(dir, log)| BeforeImages::new(dir, log, &has_all_changes)),
         };
         let work = move || {
             // The supervisor shares its working directory and umask with its command.
@@ -146,7 +155,7 @@ impl NotifyHandler {
             }
         };
         let thread = thread::Builder::new().name(String::from("notify_handler")).spawn(work).ok();
-        Self { judge, found, n_unnamed, thread }
+        Self { judge, found, n_unnamed, has_all_changes, thread }
     }
 
     /// Returns what was found, once files without a name are judged.
@@ -155,7 +164,8 @@ impl NotifyHandler {
         while 0 < self.n_unnamed.load(Ordering::Acquire) && Instant::now() < until {
             thread::sleep(Duration::from_micros(100));
         }
-        self.found.at_end(&self.judge)
+        let has_all_changes = self.thread.is_some() && self.has_all_changes.load(Ordering::Acquire);
+        Findings { has_all_changes, ..self.found.at_end(&self.judge) }
     }
 
     /// Joins the thread if it has finished; returns whether it has.
@@ -188,6 +198,8 @@ struct CallHandler {
     threads: KnownThreads,
     /// Configurations that a person allowed it to change.
     allowed: RefCell<HashSet<PathBuf>>,
+    /// What it changed, if that is kept.
+    images: Option<BeforeImages>,
 }
 
 impl CallHandler {

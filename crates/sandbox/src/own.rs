@@ -285,7 +285,7 @@ impl OwnPrograms {
         };
         let order = self.order(&program, path)?;
         let stdin = wire::in_memory(&program.stdin).map_err(broken)?;
-        let ordered = session.order(&order, Some(stdin), false).map_err(broken)?;
+        let ordered = session.order(&order, Some(stdin), false, None).map_err(broken)?;
         let limit = AtMost {
             left: 2 * MAX_OWN_OUTPUT,
             is_over: false,
@@ -349,9 +349,7 @@ impl OwnPrograms {
         }
         let OwnProgramSettings { helper, sessions, .. } = &self.settings;
         let opened =
-            Session::open(helper, &[SandboxLevel::None], sessions, None, |level, scratch| {
-                uncontained(level, scratch)
-            });
+            Session::open(helper, &[SandboxLevel::None], (sessions, None), None, uncontained);
         let opened = opened.map_err(|problem| match problem {
             NoSession::Helper(error) => format!("its helper process failed: {error}"),
             NoSession::Weak(_) => String::from("its helper process failed"),
@@ -398,6 +396,7 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
         limits: vec![(libc::RLIMIT_CORE, 0)],
         max_processes: MAX_PROCESSES,
         trusted: true,
+        keeps_changes: false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::future::Future;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
@@ -22,7 +23,9 @@ use super::capture::{Became, Captured, Following, Keep, RequestedCommand, Spool}
 use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
-use super::{AtOnce, Commands, Job, Running, activate, broken, environment, quoted};
+use super::{
+    AtOnce, CommandUndo, Commands, Job, Running, activate, broken, end_undo, environment, quoted,
+};
 use sinew_fs::store::Store;
 use sinew_policy::rules::PathGlobs;
 
@@ -86,7 +89,7 @@ struct Cleared {
 }
 
 impl Cleared {
-    fn job(&self, commands: &Commands, options: &RunOptions) -> Job {
+    fn job(&self, commands: &Commands, caller: &Caller, options: &RunOptions) -> Job {
         let passes = |name: &OsString| {
             options.variables.is_empty()
                 || options.variables.iter().any(|wanted| name == wanted.as_str())
@@ -112,6 +115,7 @@ impl Cleared {
             terminal: None,
             granted: self.target.named.iter().map(|name| String::from(*name)).collect(),
             globs: Arc::clone(&self.globs),
+            caller: caller.clone(),
         }
     }
 }
@@ -119,7 +123,7 @@ impl Cleared {
 impl Processes for CallProcesses {
     fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>> {
         let Some(command) = &self.command else { return NoProcesses.run(options) };
-        let job = command.job(&self.commands, &options);
+        let job = command.job(&self.commands, &self.caller, &options);
         let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
         let store = self.store.clone();
         let keeps_cwd = command.target.command.keeps_cwd;
@@ -132,20 +136,33 @@ impl Processes for CallProcesses {
         // An open session needs no wait, so the command runs before another task wakes up.
         let at_once = commands.order_at_once(caller.address(), job);
         Box::pin(async move {
-            let running = match at_once {
+            let mut running = match at_once {
                 AtOnce::Ordered(ordered) => ordered?,
                 AtOnce::Not(job) => {
                     let (commands, session) = (Arc::clone(&commands), caller.address().to_owned());
-                    on_thread(move || commands.order(&session, job))?.await??
+                    on_thread(move || commands.order(&session, *job))?.await??
                 }
             };
             let contained = commands.containment(&running.session);
             lock(&used).sandbox_level = Some(contained.level);
+            let undo = running.undo.take();
             let (captured, whole) = follow(running, (&caller, store), &options).await?;
+            let has_all = captured.findings.has_all_changes;
+            let is_quick = |undo: &io::Result<Box<dyn CommandUndo>>| {
+                undo.as_ref().map_or(true, |undo| undo.is_unchanged())
+            };
+            let changes = match undo {
+                Some(undo) if is_quick(&undo) => Some(end_undo(undo, has_all)),
+                Some(undo) => Some(on_thread(move || end_undo(undo, has_all))?.await?),
+                None => None,
+            };
             // A caller that learns of the end may begin the next one.
             drop(seat);
             let mut finished =
                 finished(&commands, &caller, captured, contained, (keeps_cwd, &cwd), whole)?;
+            lock(&used).checkpoint =
+                changes.as_ref().and_then(|changes| changes.checkpoint.clone());
+            finished.findings.changes = changes;
             let consequences = finished.findings.consequences();
             if !consequences.is_empty() {
                 lock(&used).consequences = Some(consequences.join("; "));
@@ -163,7 +180,8 @@ impl Processes for CallProcesses {
         terminal: Option<Size>,
     ) -> BoxFuture<'static, Result<String, ToolError>> {
         let Some(command) = &self.command else { return NoProcesses.begin(options, terminal) };
-        let mut job = Job { timeout: None, terminal, ..command.job(&self.commands, &options) };
+        let mut job =
+            Job { timeout: None, terminal, ..command.job(&self.commands, &self.caller, &options) };
         if terminal.is_some() {
             environment::in_terminal(&mut job.env);
         }
@@ -177,7 +195,7 @@ impl Processes for CallProcesses {
         Box::pin(async move {
             let id = begun.await?;
             let sandbox_level = commands.level(&session, &globs);
-            *lock(&used) = Used { sandbox_level, background: Some(id.clone()), consequences: None };
+            *lock(&used) = Used { sandbox_level, background: Some(id.clone()), ..Used::default() };
             Ok(id)
         })
     }
@@ -248,7 +266,7 @@ async fn follow(
     (caller, store): (&Caller, Option<Store>),
     options: &RunOptions,
 ) -> Result<(Captured, Whole), ToolError> {
-    let Running { session, ordered, timeout, tty: _ } = running;
+    let Running { session, ordered, timeout, tty: _, undo: _ } = running;
     let spool = ToStore::above(store, &caller.call_id, options.store_above);
     let progress = options.progress.clone();
     let tell = move |n| progress.report(n, "bytes of output");

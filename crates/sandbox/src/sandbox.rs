@@ -26,11 +26,13 @@ use rustix::thread::{
 
 use super::cgroup::{CommandCgroup, Hierarchy, SessionCgroup};
 use super::kill_scope::KillScope;
-use super::notify_handler::{BoundSockets, Means, OldObjects, SessionMemory, StandIn, began_now};
+use super::notify_handler::{
+    BoundSockets, Means, OldObjects, RootOutside, SessionMemory, StandIn, began_now,
+};
 use super::process_tree;
 use super::sandbox_level::{SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
-use super::wire::Policy;
+use super::wire::{Outside, Policy};
 use crate::spawn::{self, Confinement, Limit, Own};
 use filter::{Closed, Sockets, WatchedCalls};
 use ruleset::SystemRules;
@@ -70,7 +72,7 @@ pub(super) struct Sandbox {
 
 impl Sandbox {
     /// Applies the containment of a policy, or returns what is missing for it.
-    pub(super) fn enter(policy: &Policy) -> Result<Self, Shortfall> {
+    pub(super) fn enter(policy: &Policy, outside: Option<Outside>) -> Result<Self, Shortfall> {
         let mut sandbox = Self {
             level: policy.level,
             missing: Vec::new(),
@@ -90,10 +92,11 @@ impl Sandbox {
         };
         // The namespaces of a session have no writable cgroup file system.
         let hierarchy = (!policy.trusted).then(Hierarchy::find);
+        let kept = outside.as_ref().map(|outside| outside.kept.as_fd());
         match policy.level {
             SandboxLevel::None => {}
             SandboxLevel::Landlock => {
-                let rules = ruleset::beneath_the_system(policy)?;
+                let rules = ruleset::beneath_the_system(policy, kept)?;
                 sandbox.ruleset = Some(rules.handle()?);
                 sandbox.system_rules = Some(rules);
                 sandbox.filter = Some(filter::closed(Closed {
@@ -102,12 +105,12 @@ impl Sandbox {
                     in_view_of_machine: true,
                 })?);
                 // Without a network only socket pairs can be made.
-                sandbox.watch(policy, policy.network);
+                sandbox.watch(policy, policy.network, outside);
             }
-            SandboxLevel::Bubblewrap => sandbox.wall_within(policy),
+            SandboxLevel::Bubblewrap => sandbox.wall_within(policy, outside),
             SandboxLevel::Namespaces => {
                 namespaces::enter(policy)?;
-                sandbox.wall_within(policy);
+                sandbox.wall_within(policy, outside);
             }
         }
         if sandbox.ruleset.is_some() {
@@ -186,15 +189,16 @@ impl Sandbox {
     }
 
     /// Applies Landlock and seccomp inside namespaces.
-    fn wall_within(&mut self, policy: &Policy) {
-        self.ruleset = self.or_missing(ruleset::within_namespaces(policy));
+    fn wall_within(&mut self, policy: &Policy, outside: Option<Outside>) {
+        let kept = outside.as_ref().map(|outside| outside.kept.as_fd());
+        self.ruleset = self.or_missing(ruleset::within_namespaces(policy, kept));
         let filter = filter::closed(Closed {
             network: policy.network,
             sockets: Sockets::Open,
             in_view_of_machine: false,
         });
         self.filter = self.or_missing(filter);
-        self.watch(policy, true);
+        self.watch(policy, true, outside);
         if self.watched.is_none() && self.level == SandboxLevel::Namespaces {
             let fixed = policy.fixed_unless_judged.iter().try_for_each(|path| mounts::fix(path));
             self.or_missing(fixed.map_err(|error| Shortfall::new(WATCHED_NAMES, error)));
@@ -202,7 +206,7 @@ impl Sandbox {
     }
 
     /// Hands calls that change files by name to the supervisor, where the kernel can.
-    fn watch(&mut self, policy: &Policy, connections: bool) {
+    fn watch(&mut self, policy: &Policy, connections: bool, outside: Option<Outside>) {
         let judge = CommandJudge::new(policy.rules.clone())
             .map_err(|error| Shortfall::new(WATCHED_NAMES, error));
         let Some(judge) = self.or_missing(judge) else { return };
@@ -226,6 +230,9 @@ impl Sandbox {
             let old_objects =
                 OldObjects::new().map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
             let began = began_now();
+            let paths = policy.writable.iter().cloned();
+            let dirs = outside.into_iter().flat_map(|outside| outside.roots);
+            let roots = paths.zip(dirs).map(|(path, dir)| RootOutside { path, dir }).collect();
             Ok(Means {
                 judge: Arc::new(judge),
                 turn,
@@ -235,6 +242,7 @@ impl Sandbox {
                 sockets,
                 shared_memory,
                 max_file_bytes,
+                roots,
             })
         });
         self.watched = self.or_missing(means).map(|means| (filter, Arc::new(means)));

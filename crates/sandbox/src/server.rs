@@ -143,7 +143,7 @@ impl Commands {
                 .source(errno)
         })?;
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
-        let session = self.open_session(helper, globs, program.network)?;
+        let session = self.open_session(helper, globs, program.network, None)?;
         self.warn_of(&session);
         let mut env = self.server_environment(&program.env);
         session.set_temporary_directory(&mut env);
@@ -160,7 +160,7 @@ impl Commands {
             granted: Vec::new(),
         };
         let (input, stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| broken(errno.into()))?;
-        let requested = session.order(&order, Some(input), false).map_err(broken)?;
+        let requested = session.order(&order, Some(input), false, None).map_err(broken)?;
         let RequestedCommand { line, stdout, stderr, .. } = requested;
         let stderr = stderr.ok_or_else(|| broken(ErrorKind::BrokenPipe.into()))?;
         let running = RunningServer { line, session };

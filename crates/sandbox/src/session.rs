@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -25,7 +25,8 @@ use super::bubblewrap;
 use super::capture::RequestedCommand;
 use super::sandbox_level::{SandboxLevel, Shortfall, WATCHED_NAMES};
 use super::terminal::Pty;
-use super::wire::{self, Policy, Ready, SpawnRequest};
+use super::undo::{CommandUndo, KeepsChanges};
+use super::wire::{self, Outside, Policy, Ready, SpawnRequest};
 use super::{HELPER, Helper};
 
 /// How long the helper may take to start.
@@ -44,6 +45,8 @@ pub(super) struct Session {
     helper: Mutex<Child>,
     pub(super) level: SandboxLevel,
     pub(super) missing: Vec<Shortfall>,
+    /// Whether its supervisors keep what commands change.
+    pub(super) keeps_changes: bool,
     scratch: Scratch,
     /// The empty standard input of commands.
     nothing: OwnedFd,
@@ -78,25 +81,29 @@ impl Session {
     pub(super) fn open(
         helper: &Helper,
         levels: &[SandboxLevel],
-        sessions: &Path,
+        (sessions, keeper): (&Path, Option<&dyn KeepsChanges>),
         bubblewrap: Option<&Path>,
         policy: impl Fn(SandboxLevel, &Path) -> Policy,
     ) -> Result<Self, NoSession> {
         let scratch = Scratch::new(sessions).map_err(NoSession::Helper)?;
         let mut missing = Vec::new();
         for &level in levels {
-            let policy = policy(level, scratch.path());
-            let mut tried = Self::on_level(helper, level, bubblewrap, &policy);
+            let mut policy = policy(level, scratch.path());
+            let kept = keeper.filter(|_| level != SandboxLevel::None);
+            let kept = kept.and_then(|keeper| keeper.directory().ok());
+            policy.keeps_changes = kept.is_some();
+            let mut tried = Self::on_level(helper, level, bubblewrap, (&policy, kept.as_ref()));
             // Sockets that bubblewrap must hide may vanish while it looks for them.
             for _ in 1..BUBBLEWRAP_TRIES {
                 if level == SandboxLevel::Bubblewrap && matches!(tried, Ok(Err(_))) {
-                    tried = Self::on_level(helper, level, bubblewrap, &policy);
+                    tried = Self::on_level(helper, level, bubblewrap, (&policy, kept.as_ref()));
                 }
             }
             match tried.map_err(NoSession::Helper)? {
                 Ok((mut session, less)) => {
                     missing.extend(less);
                     session.missing = missing;
+                    session.keeps_changes = policy.keeps_changes && session.is_watched();
                     session.scratch = scratch;
                     return Ok(session);
                 }
@@ -111,7 +118,7 @@ impl Session {
         helper: &Helper,
         level: SandboxLevel,
         bubblewrap: Option<&Path>,
-        policy: &Policy,
+        (policy, kept): (&Policy, Option<&OwnedFd>),
     ) -> io::Result<Result<(Self, Vec<Shortfall>), Shortfall>> {
         let command = match (level, bubblewrap) {
             (SandboxLevel::Bubblewrap, None) => {
@@ -126,20 +133,27 @@ impl Session {
             helper: Mutex::new(child),
             level,
             missing: Vec::new(),
+            keeps_changes: false,
             scratch: Scratch::none(),
             nothing: nothing()?,
             ahead: Mutex::default(),
         };
-        match session.ask(policy) {
+        match session.ask(policy, kept) {
             // bubblewrap itself writes the reason.
             Err(_) if level == SandboxLevel::Bubblewrap => Ok(Err(session.complaint())),
             ready => Ok(ready?.map(|less| (session, less))),
         }
     }
 
-    fn ask(&self, policy: &Policy) -> io::Result<Ready> {
+    fn ask(&self, policy: &Policy, kept: Option<&OwnedFd>) -> io::Result<Ready> {
         let line = self.line()?;
         wire::send(line, policy, &[])?;
+        if let Some(kept) = kept {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let open = |root: &PathBuf| openat(CWD, root, flags, Mode::empty());
+            let roots = policy.writable.iter().map(open).collect::<Result<_, _>>()?;
+            Outside { kept: kept.try_clone()?, roots }.send(line)?;
+        }
         let mut watched = [PollFd::new(line, PollFlags::IN)];
         let time = Timespec::try_from(READY).ok();
         if rustix::io::retry_on_intr(|| poll(&mut watched, time.as_ref()))? == 0 {
@@ -167,12 +181,15 @@ impl Session {
         &self,
         order: &SpawnRequest,
         pty: Pty,
+        undo: Option<&dyn CommandUndo>,
     ) -> io::Result<RequestedCommand> {
         let Pty { ours, theirs: terminal } = pty;
         let (line, theirs) = wire::line()?;
         let end = terminal.as_fd();
         let at = Instant::now();
-        wire::send(self.line()?, order, &[theirs.as_fd(), end, end, end])?;
+        let mut handles = vec![theirs.as_fd(), end, end, end];
+        handles.extend(undo.into_iter().flat_map(|undo| <[_; 2]>::from(undo.handles())));
+        wire::send(self.line()?, order, &handles)?;
         Ok(RequestedCommand { at, line, stdout: ours, stderr: None })
     }
 
@@ -182,13 +199,15 @@ impl Session {
         order: &SpawnRequest,
         stdin: Option<OwnedFd>,
         merged: bool,
+        undo: Option<&dyn CommandUndo>,
     ) -> io::Result<RequestedCommand> {
         let ahead = self.ahead().take();
         let Ends { line: (line, theirs), out: (stdout, out) } = ahead.map_or_else(Ends::new, Ok)?;
         let errors = if merged { None } else { Some(pipe_with(PipeFlags::CLOEXEC)?) };
         let err = errors.as_ref().map_or(&out, |(_, err)| err);
         let stdin = stdin.as_ref().unwrap_or(&self.nothing);
-        let handles = [theirs.as_fd(), stdin.as_fd(), out.as_fd(), err.as_fd()];
+        let mut handles = vec![theirs.as_fd(), stdin.as_fd(), out.as_fd(), err.as_fd()];
+        handles.extend(undo.into_iter().flat_map(|undo| <[_; 2]>::from(undo.handles())));
         let at = Instant::now();
         wire::send(self.line()?, order, &handles)?;
         Ok(RequestedCommand { at, line, stdout, stderr: errors.map(|(stderr, _)| stderr) })

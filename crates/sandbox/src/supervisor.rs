@@ -142,7 +142,7 @@ fn serve_next(
             poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
             exec_child::start_next(session, notifier, (killer, oom), sandbox)
         })?;
-    let Started { pid, handle, calls, ordered, terminal, failure } = started;
+    let Started { pid, handle, calls, ordered, terminal, undo, failure } = started;
     let Some(SupervisorRequest { line, timeout, grace, granted }) = ordered else {
         let rest = end_the_rest(killer, urgency, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
@@ -150,8 +150,9 @@ fn serve_next(
     let calls = calls.zip(sandbox.means());
     // The command leads a session of its own.
     let terminal = terminal.map(|terminal| (terminal, pid.as_raw_nonzero().get().unsigned_abs()));
-    let mut handler = calls
-        .map(|(calls, means)| NotifyHandler::begin(calls, Arc::clone(means), terminal, granted));
+    let mut handler = calls.map(|(calls, means)| {
+        NotifyHandler::begin(calls, Arc::clone(means), terminal, granted, undo)
+    });
     // If sinew has closed the socket, the first poll shows it.
     let mut watch =
         Watch { line: &line, pid, handle: &handle, children, timeout, grace, killer, urgency };

@@ -22,7 +22,7 @@ use super::sandbox_level::{SandboxLevel, Shortfall};
 use sinew_policy::command_rules::CommandRules;
 
 /// The most fds in one message.
-pub(super) const MAX_HANDLES: usize = 5;
+pub(super) const MAX_HANDLES: usize = 6;
 /// The longest message in bytes; a longer one is sent as a memfd.
 const MAX_MESSAGE: usize = 4_096;
 
@@ -53,6 +53,34 @@ pub(super) struct Policy {
     pub(super) max_processes: u64,
     /// Whether commands are trusted not to multiply: the user's own programs get no cgroup.
     pub(super) trusted: bool,
+    /// Whether the changes of commands are kept. Then [`Outside`] follows.
+    pub(super) keeps_changes: bool,
+}
+
+/// What sinew opened before any sandbox, in messages of their own: the directory where the changes of commands are kept,
+/// then each of `Policy::writable`.
+pub(super) struct Outside {
+    pub(super) kept: OwnedFd,
+    pub(super) roots: Vec<OwnedFd>,
+}
+
+impl Outside {
+    pub(super) fn send(&self, line: impl AsFd) -> io::Result<()> {
+        let all: Vec<_> = [&self.kept].into_iter().chain(&self.roots).map(AsFd::as_fd).collect();
+        all.chunks(MAX_HANDLES).try_for_each(|handles| send(&line, &(), handles))
+    }
+
+    pub(super) fn receive(line: impl AsFd, n_roots: usize) -> io::Result<Self> {
+        let mut all = Vec::new();
+        while all.len() < 1 + n_roots {
+            match receive::<()>(&line)? {
+                Some((_, handles)) if !handles.is_empty() => all.extend(handles),
+                _ => return Err(io::Error::other("the directories of the session are missing")),
+            }
+        }
+        let kept = all.remove(0);
+        Ok(Self { kept, roots: all })
+    }
 }
 
 /// The answer of the helper: what is missing although its level works, or why the level fails.
@@ -118,6 +146,8 @@ pub(super) struct Findings {
     pub(super) n_more_links: u32,
     /// New symlinks that were too many to look at.
     pub(super) n_unseen_links: u32,
+    /// Whether the undo log has all that it changed.
+    pub(super) has_all_changes: bool,
 }
 
 /// An access that was refused to a command.
@@ -162,8 +192,8 @@ pub(super) enum End {
 pub(super) enum Notice {
     /// It is confined. The fd of its intercepted calls is attached.
     Confined,
-    /// It has its spawn request. The socket to sinew and any terminal are attached.
-    Ordered { timeout_ms: Option<u64>, grace_ms: u64, granted: Vec<String> },
+    /// It has its spawn request. The socket to sinew, any terminal, and where its changes are kept are attached.
+    Ordered { timeout_ms: Option<u64>, grace_ms: u64, granted: Vec<String>, has_terminal: bool },
     /// It could not become the command.
     Failed(Refusal, i32),
 }

@@ -762,6 +762,7 @@ const KEYS: &[Row] = &[
     ("checkpoints.max_file_bytes", "1", WRITE, "", Seen::Shows("keeps at most 1 of", "wrote")),
     ("checkpoints.larger", "unkept", WRITE_LARGER, "", Seen::Shows("wrote", "keeps at most 1 of")),
     ("checkpoints.sync", "full", WRITE, "", Seen::Traced("fsync,fdatasync")),
+    ("checkpoints.commands", "false", TOUCH, "", Seen::Shows("no output", "undoes this")),
     ("checkpoints.max_count", "7", SHOW, "", Seen::Resolved("checkpoints.max_count = 7")),
     ("checkpoints.max_age_days", "7", SHOW, "", Seen::Resolved("checkpoints.max_age_days = 7")),
     (

@@ -85,9 +85,9 @@ pub use net::{
 pub use operation::{Context, Operation, Preview};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
-    Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT, Moved,
-    NoProcesses, Output, Processes, RUNS_LATER, Refused, RunOptions, SandboxFindings, Shell, Used,
-    WentBack,
+    Command, CommandChanges, CommandLine, CommandTarget, Contained, Exit, Finished,
+    MAX_STORED_OUTPUT, Moved, NoProcesses, Output, Processes, RUNS_LATER, Refused, RunOptions,
+    SandboxFindings, Shell, Used, WentBack,
 };
 pub use progress::Progress;
 pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped, file_uri};

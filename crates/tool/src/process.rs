@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{
     Analysis, Background, BoxFuture, Cancel, Kind, News, Progress, Screen, Size, ToolError, Typed,
-    Wait,
+    Wait, line_name,
 };
 
 /// The command that a call requests, before containment.
@@ -211,6 +211,50 @@ pub struct Refused {
     pub fails: bool,
 }
 
+/// What a command changed in the roots, as far as it is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandChanges {
+    /// The checkpoint that undoes it; `None` if nothing changed.
+    pub checkpoint: Option<String>,
+    /// The files and links that it made.
+    pub n_made: u64,
+    /// The files and links that it removed.
+    pub n_removed: u64,
+    /// The files and links that it changed.
+    pub n_changed: u64,
+    /// The first files whose old content is not kept, by real path.
+    pub not_kept: Vec<PathBuf>,
+    /// The number of all such files.
+    pub n_not_kept: u64,
+    /// Whether it changed more than is recorded.
+    pub is_partial: bool,
+}
+
+impl CommandChanges {
+    /// Returns the checkpoint and the number of changed files in words, and what cannot be undone.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(id) = &self.checkpoint {
+            let counts = [('+', self.n_made), ('-', self.n_removed), ('~', self.n_changed)];
+            let counts = counts.into_iter().filter(|(_, n)| *n != 0);
+            let counts: Vec<_> = counts.map(|(sign, n)| format!("{sign}{n}")).collect();
+            let counts =
+                if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(" ")) };
+            lines.push(format!("{id} undoes this{counts}"));
+        }
+        let names: Vec<_> = self.not_kept.iter().map(|path| line_name(path)).collect();
+        match self.n_not_kept.saturating_sub(names.len() as u64) {
+            0 if names.is_empty() => {}
+            0 => lines.push(format!("cannot be undone: {}", names.join(", "))),
+            n => lines.push(format!("cannot be undone: {} and {n} more", names.join(", "))),
+        }
+        if self.is_partial {
+            lines.push(String::from("it changed more than is kept, so an undo is not complete"));
+        }
+        lines
+    }
+}
+
 /// What the sandbox found about a command: what it denied, and changes of names that act later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxFindings {
@@ -234,6 +278,8 @@ pub struct SandboxFindings {
     pub n_more_links: u32,
     /// The number of new symlinks that were too many to look at.
     pub n_unseen_links: u32,
+    /// What it changed in the roots, where that is kept.
+    pub changes: Option<CommandChanges>,
 }
 
 impl SandboxFindings {
@@ -300,6 +346,8 @@ pub struct Used {
     pub background: Option<String>,
     /// What its command changed that acts later, in words.
     pub consequences: Option<String>,
+    /// The checkpoint that undoes its command.
+    pub checkpoint: Option<String>,
 }
 
 /// The command of one call, and the background commands of its session.

@@ -219,7 +219,8 @@ pub enum Becomes<'a> {
     Nothing,
     /// A directory, created before the other changes if missing; removed again if they fail.
     Directory {
-        /// The mode of a created directory; `None` is the default of new ones.
+        /// The mode of the directory after the other changes; `None` is the default of new ones, and leaves an
+        /// existing one as it is.
         mode: Option<u32>,
     },
     /// An empty directory is removed after the other changes; a non-empty one stays.

@@ -154,6 +154,7 @@ pub(super) const KEYS: &[Key] = &[
     key("checkpoints.max_file_bytes", Unordered),
     key("checkpoints.larger", Unordered),
     key("checkpoints.sync", Unordered),
+    key("checkpoints.commands", ToTrueUnlessOff),
     key("ledger.mode", To("sqlite")).held(Fixes("ledger", "sqlite")),
     key("ledger.sync", Unordered).held(OfSystem("ledger", LEDGER_SYNCS)),
     key("ledger.on_failure", To("refuse")).held(OfSystem("ledger", FAILURES)),

@@ -112,6 +112,12 @@ impl CallCheckpoint {
             .map(drop)
     }
 
+    /// Records a directory that gets another mode.
+    pub(crate) fn keep_mode(&self, path: &Path, old: u32, new: u32) -> Result<(), CheckpointError> {
+        let after = Some(PathState::directory(new));
+        self.with(|draft| draft.keep(path, Before::Directory(old), after)).map(drop)
+    }
+
     /// Makes the records durable. Changes may happen only after it.
     pub(crate) fn record(&self) -> Result<(), CheckpointError> {
         self.with(|draft| draft.record(QUICK)).map(drop)

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, fchmod, fstat, mkdirat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, chmod, fchmod, fstat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{FileError, Sync};
 
@@ -27,6 +27,23 @@ pub(crate) struct Parents {
     known: HashMap<(u64, u64, CString), Dir>,
     /// Final permission bits; until they are set, only the owner can enter.
     modes: HashMap<PathBuf, u32>,
+    /// Existing directories whose permission bits change.
+    changed: Vec<ChangedMode>,
+}
+
+struct ChangedMode {
+    dir: Dir,
+    path: PathBuf,
+    old: u32,
+    new: u32,
+}
+
+impl ChangedMode {
+    fn set(&self, mode: u32) -> Result<(), FileError> {
+        // It may be a directory that this user cannot read.
+        let path = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
+        chmod(path, Mode::from_raw_mode(mode & 0o1777)).map_err(error_of)
+    }
 }
 
 struct Made {
@@ -44,7 +61,7 @@ impl Parents {
         self.make(&place.dir, names, &paths, kept)
     }
 
-    /// Creates the directory at a place, with missing parents.
+    /// Creates the directory at a place, with missing parents. One that exists gets its final permission bits too.
     pub(crate) fn make_place(
         &mut self,
         place: &Place,
@@ -52,7 +69,31 @@ impl Parents {
     ) -> Result<Dir, FileError> {
         let name = place.name.as_ref().ok_or(FileError::Invalid("is a root"))?;
         let above = self.enter(place, kept)?;
-        self.make(&above, std::slice::from_ref(name), &[&place.real], kept)
+        let dir = self.make(&above, std::slice::from_ref(name), &[&place.real], kept)?;
+        self.change_mode(&dir, &place.real, kept)?;
+        Ok(dir)
+    }
+
+    /// Records that an existing directory gets other permission bits. Until then its owner can change what is in it.
+    fn change_mode(
+        &mut self,
+        dir: &Dir,
+        path: &Path,
+        kept: &CallCheckpoint,
+    ) -> Result<(), FileError> {
+        let Some(new) = self.modes.get(path).copied() else { return Ok(()) };
+        let old = fstat(&**dir).map_err(error_of)?.st_mode & 0o1777;
+        if old == new & 0o1777 || self.made.iter().any(|made| made.path == path) {
+            return Ok(());
+        }
+        kept.keep_mode(path, old, new)?;
+        kept.record()?;
+        let changed = ChangedMode { dir: Arc::clone(dir), path: path.to_owned(), old, new };
+        if old & 0o700 != 0o700 {
+            changed.set(old | 0o700)?;
+        }
+        self.changed.push(changed);
+        Ok(())
     }
 
     fn make(
@@ -117,7 +158,7 @@ impl Parents {
             let mode = Mode::from_raw_mode(mode & 0o1777);
             fchmod(dir.map_err(error_of)?, mode).map_err(error_of)?;
         }
-        Ok(())
+        self.changed.iter().rev().try_for_each(|changed| changed.set(changed.new))
     }
 
     /// Keeps the created directories, and syncs their parents if `sync` is full.
@@ -127,14 +168,22 @@ impl Parents {
             let mode = found.map_or(0o777, |stat| stat.st_mode);
             kept.settle(&made.path, PathState::directory(mode));
         }
+        for changed in &self.changed {
+            kept.settle(&changed.path, PathState::directory(changed.new));
+        }
         if sync != Sync::Full {
             return Ok(());
         }
         self.made.iter().try_for_each(|made| sync_directory(&made.above)).map_err(error_of)
     }
 
-    /// Removes the created directories, deepest first. A directory that is not empty stays.
+    /// Takes all back: the permission bits, and the created directories, deepest first. A directory that is not empty stays.
     pub(crate) fn remove(&self, kept: &CallCheckpoint) {
+        for changed in self.changed.iter().rev() {
+            if changed.set(changed.old).is_ok() {
+                kept.withdraw(&changed.path);
+            }
+        }
         for made in self.made.iter().rev() {
             if unlinkat(&*made.above, &*made.name, AtFlags::REMOVEDIR).is_ok() {
                 kept.withdraw(&made.path);

@@ -5,8 +5,8 @@
 
 use serde_json::json;
 use sinew_tool::{
-    Block, ErrorBody, Exit, Finished, Kind, MAX_STORED_OUTPUT, Output, Refused, Reply,
-    SandboxFindings,
+    Block, CommandChanges, ErrorBody, Exit, Finished, Kind, MAX_STORED_OUTPUT, Output, Refused,
+    Reply, SandboxFindings,
 };
 
 use super::BashArgs;
@@ -250,6 +250,18 @@ pub(super) fn describe(reply: &mut Reply, finished: &Finished) {
         "sandbox",
         json!({"level": contained.level, "missing": contained.missing, "network": contained.network}),
     );
+    if let Some(changes) = &finished.findings.changes
+        && *changes != CommandChanges::default()
+    {
+        let CommandChanges { n_made, n_removed, n_changed, n_not_kept, is_partial, .. } = changes;
+        reply.meta.more.insert(
+            "changes",
+            json!({
+                "made": n_made, "removed": n_removed, "changed": n_changed, "not_kept": n_not_kept,
+                "is_partial": is_partial,
+            }),
+        );
+    }
 }
 
 /// The most bytes of sandbox refusals in a reply.

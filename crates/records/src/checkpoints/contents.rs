@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, fdatasync, flock, fstat, fsync, ioctl_ficlone,
-    mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, chmodat, fdatasync, flock, fstat, fsync,
+    ioctl_ficlone, linkat, mkdirat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -28,7 +28,7 @@ use super::{CheckpointError, Content, PathState};
 use crate::ledger::LedgerSync;
 use sinew_fs::content_hash::{content_hash, hash_so_far};
 use sinew_fs::dir_lock::granted;
-use sinew_fs::roots::DIRECTORY_READ;
+use sinew_fs::roots::{DIRECTORY_READ, FILE_READ};
 use sinew_fs::temporary::{is_temporary, temporary_name};
 
 /// Contents up to this size are read into memory once.
@@ -239,6 +239,30 @@ impl Held {
     /// Keeps the content of a file of known size.
     pub(super) fn keep(&self, file: &File, size: u64) -> Result<Kept, Failure> {
         if size <= SMALL { self.keep_small(file, size) } else { self.keep_large(file, size) }
+    }
+
+    /// Keeps the content of a file in another directory of this file system, which nothing changes any more, by a
+    /// second name for it.
+    pub(super) fn adopt(&self, dir: &OwnedFd, name: &CStr) -> Result<(Kept, u64), Failure> {
+        let any = Mode::from_raw_mode(0o600);
+        chmodat(dir, name, any, AtFlags::empty())?;
+        let file = File::from(openat(dir, name, FILE_READ, Mode::empty())?);
+        let stat = fstat(&file)?;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let content = hash_of(&file, size).map_err(Failure::of_read)?;
+        if self.is_sound(content, size)? {
+            return Ok((Kept { content, n_new: 0 }, size));
+        }
+        // A file that others can change is copied.
+        if stat.st_nlink != 1 {
+            return Ok((self.keep(&file, size)?, size));
+        }
+        let (plain_name, _) = names_of(content)?;
+        match linkat(dir, name, &self.dir, &plain_name, AtFlags::empty()) {
+            Ok(()) => {}
+            Err(_) => return Ok((self.keep(&file, size)?, size)),
+        }
+        Ok((Kept { content, n_new: size }, size))
     }
 
     fn keep_small(&self, file: &File, size: u64) -> Result<Kept, Failure> {

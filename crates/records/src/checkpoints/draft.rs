@@ -174,7 +174,8 @@ impl CheckpointDraft {
         let new = self.entries.iter().filter(|(_, drafted)| !drafted.recorded);
         let new =
             new.map(|(path, drafted)| (path.as_path(), &drafted.before, drafted.after.as_ref()));
-        let id = self.shared.record(&self.mark, self.id, new, self.n_uncounted, patience)?;
+        let id =
+            self.shared.record(&self.mark, self.id, new, (self.n_uncounted, false), patience)?;
         for drafted in self.entries.values_mut() {
             (drafted.known, drafted.recorded) = (true, true);
         }

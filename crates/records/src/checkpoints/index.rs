@@ -146,12 +146,13 @@ pub(super) fn insert_entry(
     path: &Path,
     before: &PathState,
     after: Option<&PathState>,
+    is_settled: bool,
 ) -> rusqlite::Result<()> {
     let (before, after) = (Columns::of(Some(before)), Columns::of(after));
     transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO entry VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,
-                0)",
+                ?13)",
         )?
         .execute(params![
             id.0,
@@ -166,8 +167,23 @@ pub(super) fn insert_entry(
             after.size,
             after.hash,
             after.target,
+            is_settled,
         ])
         .map(|_| ())
+}
+
+/// Returns whether a call has a checkpoint since a time, in milliseconds since 1970.
+pub(super) fn has_checkpoint(
+    connection: &Connection,
+    mark: &CallContext,
+    since_ms: i64,
+) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM checkpoint
+             WHERE session = ?1 AND call_id = ?2 AND ?3 <= at_ms)",
+        )?
+        .query_row(params![mark.session, mark.call_id, since_ms], |row| row.get(0))
 }
 
 /// Settles an entry with the state that its change left.

@@ -73,7 +73,7 @@ pub enum Act {
     MakeDirectory,
     /// Writes the kept content, with its mode.
     Write,
-    /// Sets the mode of a file whose content matches.
+    /// Sets the mode of a file whose content matches, or of a directory.
     SetMode,
     /// Makes a symbolic link.
     MakeLink,
@@ -220,7 +220,10 @@ impl<'a> Chain<'a> {
             conflict,
         };
         if wanted.is_same(now) {
-            return vec![step(Act::Nothing, None)];
+            return match self.changes_mode(wanted, now) {
+                true => vec![step(Act::SetMode, self.change_by_others(now))],
+                false => vec![step(Act::Nothing, None)],
+            };
         }
         if matches!(wanted, PathState::Unkept { .. } | PathState::Special) {
             return vec![step(Act::Nothing, Some(Conflict::NotKept))];
@@ -248,6 +251,16 @@ impl<'a> Chain<'a> {
             return vec![step(Act::Nothing, Some(Conflict::Foreign))];
         }
         clear.into_iter().chain(put).map(|act| step(act, conflict.clone())).collect()
+    }
+
+    /// Returns whether the session changed the mode of a directory, which is not as it was.
+    fn changes_mode(&self, wanted: &PathState, now: &PathState) -> bool {
+        let is_dir = |state: &PathState| matches!(state, PathState::Directory { .. });
+        let changes = |change: &&Change| {
+            let Entry { before, after, .. } = &change.entry;
+            is_dir(before) && after.as_ref().is_some_and(|after| is_dir(after) && after != before)
+        };
+        is_dir(wanted) && wanted != now && self.own.iter().any(changes)
     }
 
     /// Returns whether a restore may remove or replace the current state:

@@ -36,8 +36,9 @@ pub(super) async fn run(
         Cost::Waits => Box::pin(waiting(prepared, &context, options)).await,
     };
     open.entry.changed(context.world.files.changes());
-    open.checkpoint = context.world.files.checkpoint();
-    open.entry.used(context.world.processes.used());
+    let used = context.world.processes.used();
+    open.checkpoint = context.world.files.checkpoint().or_else(|| used.checkpoint.clone());
+    open.entry.used(used);
     open.runs_later = tell::runs_later(&open.entry, &context.targets);
     drop((turns, session_turn));
     let targets = Arc::clone(&context.targets);

@@ -75,7 +75,7 @@ impl CallHandler {
         }
         let real = self.may_set_attributes(target)?;
         self.may_have_mode(&real, mode)?;
-        let set = chmod(path::by_number(target), mode);
+        let set = self.changing_mode(&real, target, || chmod(path::by_number(target), mode));
         done(set.map_err(|errno| self.refused_by_the_system(&real, errno)))
     }
 

@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fstat, ftruncate, linkat, mkdirat,
-    mknodat, openat, renameat_with, symlinkat, unlinkat,
+    mknodat, openat, symlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::umask;
@@ -133,37 +133,63 @@ impl CallHandler {
         if creates {
             self.may_be_named(&real, false)?;
         }
+        let found = found.as_ref().ok();
+        let open = || self.open_judged(caller, place, (found, kind), (flags, mode, unnamed));
+        match found {
+            _ if unnamed => open(),
+            None => self.making(&real, open),
+            Some(found) if writes => self.writing(&real, found, open),
+            Some(_) => open(),
+        }
+    }
+
+    /// Opens a name that the command may open so.
+    fn open_judged(
+        &self,
+        caller: &Caller<'_>,
+        place: &Place,
+        (held, kind): (Option<&OwnedFd>, Option<FileType>),
+        (flags, mode, unnamed): (OFlags, u64, bool),
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         // A terminal must not become that of the supervisor.
         let safe = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let closed_on_exec = flags.contains(OFlags::CLOEXEC);
-        if creates || unnamed {
+        if kind.is_none() || unnamed {
             umask(caller.umask()?);
         }
         let mode = mode_of(mode) - SETS_RIGHTS;
+        let again = || {
+            let held = held.ok_or(Errno::NOENT)?;
+            Place::at(held.try_clone().map_err(|_| Errno::NFILE)?)
+        };
         match kind {
             // By its number: the name may mean another file once it opens.
             Some(FileType::Fifo) if !flags.contains(OFlags::NONBLOCK) => {
-                let place = Place::at(found?)?;
+                let place = again()?;
                 self.later(caller, move |waits| {
                     let handle = place.open_pipe(safe, waits)?;
                     Ok(SyscallAnswer::Handle(handle, closed_on_exec))
                 })
             }
-            Some(FileType::CharacterDevice) if found.as_ref().is_ok_and(is_own_terminal) => {
+            Some(FileType::CharacterDevice) if held.is_some_and(is_own_terminal) => {
                 Ok(Some(SyscallAnswer::Handle(self.terminal_of(caller, safe)?, closed_on_exec)))
             }
             _ => match place.open_now(safe, mode) {
                 Ok(handle) => Ok(Some(SyscallAnswer::Handle(handle, closed_on_exec))),
                 // Another process holds a lease, and has time to release it.
                 Err(Errno::AGAIN) if !flags.contains(OFlags::NONBLOCK) => {
-                    let place = Place::at(found?)?;
+                    let place = again()?;
                     self.later(caller, move |_| {
                         let there = OFlags::CREATE | OFlags::EXCL;
                         let handle = place.open(safe - there, Mode::empty())?;
                         Ok(SyscallAnswer::Handle(handle, closed_on_exec))
                     })
                 }
-                Err(errno) => Err(self.refused_unless_read(&real, errno, writes || creates)),
+                Err(errno) => {
+                    let writes = flags & OFlags::RWMODE != OFlags::RDONLY;
+                    let changes = writes || kind.is_none() || flags.contains(OFlags::TRUNC);
+                    Err(self.refused_unless_read(&place.real()?, errno, changes))
+                }
             },
         }
     }
@@ -223,7 +249,7 @@ impl CallHandler {
                 self.may_make_directory(&real)?;
                 umask(caller.umask()?);
                 let mode = mode - SETS_RIGHTS;
-                mkdirat(&place.dir, &*place.name, mode)
+                self.making(&real, || mkdirat(&place.dir, &*place.name, mode))
             }
             Make::Node(mode, device) => {
                 let mode = mode - SETS_RIGHTS;
@@ -233,12 +259,12 @@ impl CallHandler {
                 umask(caller.umask()?);
                 let kind = FileType::from_raw_mode(mode.as_raw_mode());
                 let kind = if kind == FileType::Unknown { FileType::RegularFile } else { kind };
-                mknodat(&place.dir, &*place.name, kind, mode, device)
+                self.making(&real, || mknodat(&place.dir, &*place.name, kind, mode, device))
             }
             Make::Link(target) => {
                 self.may_make_link(&real, &target)?;
                 self.may_be_named(&real, true)?;
-                symlinkat(&target, &place.dir, &*place.name)
+                self.making(&real, || symlinkat(&target, &place.dir, &*place.name))
             }
         };
         done(made.map_err(|errno| self.refused_by_the_system(&real, errno)))
@@ -281,13 +307,10 @@ impl CallHandler {
         self.may_change(&real)?;
         self.may_complete(&real)?;
         self.may_be_named(&real, kind_of(&target)? == FileType::Symlink)?;
-        let made = linkat(
-            CWD,
-            path::by_number(&target),
-            &place.dir,
-            &*place.name,
-            AtFlags::SYMLINK_FOLLOW,
-        );
+        let number = path::by_number(&target);
+        let made = self.linking(&source, &target, &real, || {
+            linkat(CWD, number, &place.dir, &*place.name, AtFlags::SYMLINK_FOLLOW)
+        });
         done(made.map_err(|errno| self.refused_by_the_system(&real, errno)))
     }
 
@@ -300,7 +323,7 @@ impl CallHandler {
         let place = self.place(caller, at)?;
         let real = place.real()?;
         self.may_remove(&place, &real)?;
-        let removed = unlinkat(&place.dir, &*place.name, flags);
+        let removed = self.removing(&place, &real, flags);
         done(removed.map_err(|errno| {
             // The kernel looks for a name only where it can be removed.
             let missing = match errno {
@@ -362,7 +385,7 @@ impl CallHandler {
         if must_be_copied {
             return Err(Errno::XDEV);
         }
-        let moved = renameat_with(&old.dir, &*old.name, &new.dir, &*new.name, flags);
+        let moved = self.renaming((&old, &old_real), (&new, &new_real), flags);
         if moved.is_ok() && (is_dir || takes_dir) {
             self.found.moved(&old_real, &new_real, flags.contains(RenameFlags::EXCHANGE));
             for dir in ways.iter().filter(|(is_dir, ..)| *is_dir).map(|(.., to)| to) {

@@ -269,17 +269,19 @@ impl CallHandler {
         (&file).write_all(content).map_err(|_| Errno::IO)?;
         let file = OwnedFd::from(file);
         let name = path::trimmed(&place.name);
-        let named = linkat(CWD, path::by_number(&file), &place.dir, name, AtFlags::SYMLINK_FOLLOW);
-        match named {
+        let link = |name: &OsStr| {
+            let number = path::by_number(&file);
+            linkat(CWD, number, &place.dir, name, AtFlags::SYMLINK_FOLLOW)
+        };
+        self.putting(place, real, || match link(name) {
             Err(Errno::EXIST) if replaces => {
                 let beside = beside(name);
                 let _ = unlinkat(&place.dir, &*beside, AtFlags::empty());
-                let number = path::by_number(&file);
-                linkat(CWD, number, &place.dir, &*beside, AtFlags::SYMLINK_FOLLOW)?;
-                renameat(&place.dir, &*beside, &place.dir, name)?;
+                link(&beside)?;
+                renameat(&place.dir, &*beside, &place.dir, name)
             }
-            other => other.map_err(|errno| self.refused_by_the_system(real, errno))?,
-        }
+            other => other.map_err(|errno| self.refused_by_the_system(real, errno)),
+        })?;
         if let Guarded::Executes(_) = guarded {
             let _ = self.means.memory.add_put(content);
         }
@@ -430,9 +432,11 @@ impl CallHandler {
             let target = PathBuf::from(OsStr::from_bytes(target.to_bytes()));
             self.may_make_link(new_real, &target)?;
             let beside = beside(path::trimmed(&new.name));
-            let _ = unlinkat(&new.dir, &*beside, AtFlags::empty());
-            symlinkat(&target, &new.dir, &*beside)?;
-            renameat_with(&new.dir, &*beside, &new.dir, path::trimmed(&new.name), flags)?;
+            self.putting(new, new_real, || {
+                let _ = unlinkat(&new.dir, &*beside, AtFlags::empty());
+                symlinkat(&target, &new.dir, &*beside)?;
+                renameat_with(&new.dir, &*beside, &new.dir, path::trimmed(&new.name), flags)
+            })?;
         } else {
             let readable = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let file = openat(CWD, path::by_number(&found), readable, Mode::empty())?;
@@ -440,7 +444,7 @@ impl CallHandler {
             let replaces = !flags.contains(RenameFlags::NOREPLACE);
             self.put(new, new_real, guarded, &content, mode, replaces)?;
         }
-        unlinkat(&old.dir, path::trimmed(&old.name), AtFlags::empty())?;
+        self.removing(old, &old.real()?, AtFlags::empty())?;
         Ok(Some(()))
     }
 

@@ -122,7 +122,8 @@ impl CallHandler {
         };
         umask(caller.umask()?);
         fchdir(start.as_ref().unwrap_or(&place.dir))?;
-        let bound = SocketAddrUnix::new(name).and_then(|address| bind(socket, &address));
+        let bound = self
+            .making(&real, || SocketAddrUnix::new(name).and_then(|address| bind(socket, &address)));
         let _ = chdir("/");
         bound.map_err(|errno| self.refused_by_the_system(&real, errno))?;
         let made = look(place.dir.as_fd(), &place.name)?;

@@ -7,7 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -22,8 +22,12 @@ use crate::wire::Policy;
 const ABI_WANTED: ABI = ABI::V6;
 
 /// Returns the rules inside namespaces, a second barrier against tricks with mounts.
-pub(super) fn within_namespaces(policy: &Policy) -> Result<OwnedFd, Shortfall> {
+pub(super) fn within_namespaces(
+    policy: &Policy,
+    kept: Option<BorrowedFd<'_>>,
+) -> Result<OwnedFd, Shortfall> {
     let mut ruleset = empty()?;
+    allow_keeping(&mut ruleset, kept)?;
     allow(&mut ruleset, Path::new("/"), read())?;
     for place in ["/dev", "/proc", "/tmp", "/var/tmp"] {
         allow(&mut ruleset, Path::new(place), AccessFs::from_all(ABI_WANTED))?;
@@ -51,8 +55,12 @@ impl SystemRules {
 }
 
 /// Returns the rules as the only containment.
-pub(super) fn beneath_the_system(policy: &Policy) -> Result<SystemRules, Shortfall> {
+pub(super) fn beneath_the_system(
+    policy: &Policy,
+    kept: Option<BorrowedFd<'_>>,
+) -> Result<SystemRules, Shortfall> {
     let mut ruleset = empty()?;
+    allow_keeping(&mut ruleset, kept)?;
     let hidden: Vec<PathBuf> =
         policy.hidden.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     open_beside(&mut ruleset, Path::new("/"), &hidden, read())?;
@@ -136,6 +144,20 @@ fn allow(
     // The kernel rejects directory rights for files.
     let access = if is_dir { access } else { access & AccessFs::from_file(ABI_WANTED) };
     ruleset.add_rule(PathBeneath::new(handle, access)).map(drop).map_err(missing)
+}
+
+/// Allows files to be moved and copied to where the changes of commands are kept, and nothing there to be read.
+fn allow_keeping(
+    ruleset: &mut RulesetCreated,
+    kept: Option<BorrowedFd<'_>>,
+) -> Result<(), Shortfall> {
+    let Some(kept) = kept else { return Ok(()) };
+    let access = AccessFs::MakeReg
+        | AccessFs::RemoveFile
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::Refer;
+    ruleset.add_rule(PathBeneath::new(kept, access)).map(drop).map_err(missing)
 }
 
 fn handle(ruleset: RulesetCreated) -> Result<OwnedFd, Shortfall> {

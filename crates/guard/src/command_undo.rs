@@ -1,0 +1,54 @@
+//! Checkpoints of commands: what the sandbox asks for, made by the records.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sinew_records::checkpoints::{CallContext, Checkpoints, CommandDraft};
+use sinew_sandbox::{CommandUndo, KeepsChanges};
+use sinew_tool::{Caller, CommandChanges};
+
+/// Keeps the changes of commands as checkpoints.
+#[derive(Debug)]
+pub(crate) struct CommandCheckpoints(pub(crate) Arc<Checkpoints>);
+
+impl KeepsChanges for CommandCheckpoints {
+    fn directory(&self) -> io::Result<OwnedFd> {
+        self.0.before_images().map_err(io::Error::other)
+    }
+
+    fn begin(&self, caller: &Caller, roots: &[PathBuf]) -> io::Result<Box<dyn CommandUndo>> {
+        let mark = CallContext {
+            session: caller.session.clone(),
+            agent: caller.agent.clone(),
+            turn: caller.turn.clone(),
+            call_id: caller.call_id.clone(),
+            dialect: caller.dialect.clone().into_owned(),
+            tool: caller.tool.clone(),
+            roots: roots.to_vec(),
+            restores: None,
+        };
+        let draft = self.0.begin_command(mark).map_err(io::Error::other)?;
+        Ok(Box::new(OneCommand(draft)))
+    }
+}
+
+#[derive(Debug)]
+struct OneCommand(CommandDraft);
+
+impl CommandUndo for OneCommand {
+    fn handles(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
+        (self.0.directory(), self.0.log())
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.0.is_unchanged()
+    }
+
+    fn end(self: Box<Self>, has_all: bool) -> CommandChanges {
+        // The directory stays for the next start, which tries again.
+        let failed = CommandChanges { is_partial: true, ..CommandChanges::default() };
+        self.0.end(has_all).unwrap_or(failed)
+    }
+}

@@ -1,0 +1,250 @@
+//! Checkpoints of commands, made from their undo logs once they have ended.
+//!
+//! Each command has a directory with its log, the before-images that the log names, and the call that it
+//! belongs to. It is removed once the checkpoint is recorded. If all processes die before, the next one
+//! that looks for checkpoints makes it: a lock on the call shows whether a process will, and the lock of the
+//! supervisor on the log whether the command has ended.
+//!
+//! What the command left is hashed when it has ended, so that a later change by others shows.
+
+#![expect(clippy::disallowed_methods, reason = "the state directory is sinew's own")]
+
+mod changed_paths;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, FlockOperation, Mode, flock, openat};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use sinew_fs::roots::DIRECTORY_READ;
+use sinew_fs::state::StateDir;
+use sinew_fs::undo_log::{self, LOG, Origins};
+use sinew_tool::CommandChanges;
+
+use super::contents::errno_of;
+use super::{
+    CallContext, CheckpointError, CheckpointId, Checkpoints, PathState, SharedCheckpoints,
+};
+use crate::database::PATIENT;
+use changed_paths::ChangedPaths;
+
+/// The file that says which call a directory belongs to.
+const CALL: &str = "call";
+/// The most bytes of a log that are read.
+const MAX_LOG: u64 = 256 << 20;
+
+/// What a running command changes, until its end.
+#[derive(Debug)]
+pub struct CommandDraft {
+    shared: Arc<SharedCheckpoints>,
+    mark: CallContext,
+    since_ms: i64,
+    path: PathBuf,
+    dir: OwnedFd,
+    log: File,
+    /// Locked while a process is responsible for the directory.
+    _call: File,
+}
+
+impl Checkpoints {
+    /// Returns whether commands have checkpoints.
+    pub fn keeps_commands(&self) -> bool {
+        self.shared.settings.commands
+    }
+
+    /// Opens the directory where the changes of commands are kept; makes it if missing.
+    pub fn before_images(&self) -> Result<OwnedFd, CheckpointError> {
+        self.shared.before_images()
+    }
+
+    /// Begins the checkpoint of a command.
+    pub fn begin_command(&self, mark: CallContext) -> Result<CommandDraft, CheckpointError> {
+        self.shared.has_recovered.get_or_init(|| self.shared.recover_commands());
+        CommandDraft::begin(Arc::clone(&self.shared), mark).map_err(unusable)
+    }
+}
+
+fn unusable(error: io::Error) -> CheckpointError {
+    CheckpointError::of_store(errno_of(error))
+}
+
+impl SharedCheckpoints {
+    fn state(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
+    fn before_images(&self) -> Result<OwnedFd, CheckpointError> {
+        let path = StateDir::before_images_at(self.state());
+        let open = || openat(CWD, &path, DIRECTORY_READ, Mode::empty());
+        let opened = match open() {
+            Err(Errno::NOENT) => {
+                super::make_state(&self.path)?;
+                match DirBuilder::new().mode(0o700).create(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(unusable(error));
+                    }
+                    _ => open(),
+                }
+            }
+            other => other,
+        };
+        opened.map_err(CheckpointError::of_store)
+    }
+
+    /// Makes the checkpoints of commands whose processes died.
+    pub(super) fn recover_commands(self: &Arc<Self>) {
+        let Ok(entries) = fs::read_dir(StateDir::before_images_at(self.state())) else { return };
+        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+            if let Ok(Some(draft)) = CommandDraft::left(Arc::clone(self), &path) {
+                let _ = draft.end(true);
+            }
+        }
+    }
+}
+
+impl CommandDraft {
+    fn begin(shared: Arc<SharedCheckpoints>, mark: CallContext) -> io::Result<Self> {
+        let above = shared.before_images().map_err(io::Error::other)?;
+        drop(above);
+        let mut random = [0; 12];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = StateDir::before_images_at(shared.state()).join(name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let since_ms = super::index::now_ms();
+        let new = || {
+            let mut options = File::options();
+            options.mode(0o600).create_new(true);
+            options
+        };
+        let mut call = new().write(true).open(path.join(CALL))?;
+        flock(&call, FlockOperation::NonBlockingLockExclusive)?;
+        call.write_all(written(&mark, since_ms).to_string().as_bytes())?;
+        let log = new().append(true).open(path.join(LOG))?;
+        let dir = openat(CWD, &path, DIRECTORY_READ, Mode::empty())?;
+        Ok(Self { shared, mark, since_ms, path, dir, log, _call: call })
+    }
+
+    /// Takes over a directory whose process died and whose command has ended.
+    fn left(shared: Arc<SharedCheckpoints>, path: &Path) -> io::Result<Option<Self>> {
+        let mut call = File::open(path.join(CALL))?;
+        if flock(&call, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        call.read_to_string(&mut text)?;
+        let log = match File::open(path.join(LOG)) {
+            Ok(log) => log,
+            // It died before its command began.
+            Err(_) => {
+                fs::remove_dir_all(path)?;
+                return Ok(None);
+            }
+        };
+        let Some((mark, since_ms)) = read(&text) else {
+            fs::remove_dir_all(path)?;
+            return Ok(None);
+        };
+        if flock(&log, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(None);
+        }
+        let dir = openat(CWD, path, DIRECTORY_READ, Mode::empty())?;
+        Ok(Some(Self { shared, mark, since_ms, path: path.to_owned(), dir, log, _call: call }))
+    }
+
+    /// Returns the directory for before-images.
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// Returns the undo log, to append to.
+    pub fn log(&self) -> BorrowedFd<'_> {
+        self.log.as_fd()
+    }
+
+    /// Returns whether the command changed nothing so far.
+    pub fn is_unchanged(&self) -> bool {
+        self.log.metadata().is_ok_and(|meta| meta.len() == 0)
+    }
+
+    /// Records the checkpoint of a command that has ended; says whether its log has all that it changed.
+    pub fn end(self, has_all: bool) -> Result<CommandChanges, CheckpointError> {
+        let mut changes = CommandChanges { is_partial: !has_all, ..CommandChanges::default() };
+        let is_recorded = self.shared.read(|connection| {
+            Ok(super::index::has_checkpoint(connection, &self.mark, self.since_ms)?)
+        });
+        if !self.is_unchanged() && !is_recorded? {
+            self.record(&mut changes)?;
+        }
+        // Else the next start removes it.
+        let _ = fs::remove_dir_all(&self.path);
+        Ok(changes)
+    }
+
+    fn record(&self, changes: &mut CommandChanges) -> Result<(), CheckpointError> {
+        let file = File::open(self.path.join(LOG)).map_err(unusable)?;
+        let mut bytes = Vec::new();
+        file.take(MAX_LOG).read_to_end(&mut bytes).map_err(unusable)?;
+        let mut paths = ChangedPaths::of(&self.shared, &self.dir, &self.mark.roots, changes)?;
+        let groups = paths.happened(undo_log::read(&bytes));
+        paths.share(groups.iter().flatten());
+        let mut origins = Origins::default();
+        groups.into_iter().flatten().for_each(|record| origins.add(record));
+        paths.changes.is_partial |= origins.is_full();
+        let (old, modes) = origins.into_old(|dir| paths.list(dir));
+        let entries = paths.entries(old, &modes)?;
+        if !entries.is_empty() {
+            // The contents stay until they are named.
+            let id = self.insert(&entries, paths.n_new)?;
+            paths.changes.checkpoint = Some(id.to_string());
+        }
+        Ok(())
+    }
+
+    fn insert(
+        &self,
+        entries: &BTreeMap<PathBuf, (PathState, PathState)>,
+        n_new: u64,
+    ) -> Result<CheckpointId, CheckpointError> {
+        let entries =
+            entries.iter().map(|(path, (before, after))| (path.as_path(), before, Some(after)));
+        self.shared.record(&self.mark, None, entries, (n_new, true), PATIENT)
+    }
+}
+
+/// Returns the call of a directory as JSON.
+fn written(mark: &CallContext, since_ms: i64) -> Value {
+    let roots: Vec<&[u8]> = mark.roots.iter().map(|root| root.as_os_str().as_bytes()).collect();
+    json!({
+        "session": mark.session, "agent": mark.agent, "turn": mark.turn, "call_id": mark.call_id,
+        "dialect": mark.dialect, "tool": mark.tool, "roots": roots, "since_ms": since_ms,
+    })
+}
+
+fn read(text: &str) -> Option<(CallContext, i64)> {
+    let call: Value = serde_json::from_str(text).ok()?;
+    let text = |key: &str| call.get(key)?.as_str().map(str::to_owned);
+    let root = |root: &Value| {
+        let bytes = root.as_array()?.iter().map(|byte| u8::try_from(byte.as_u64()?).ok());
+        Some(PathBuf::from(OsString::from_vec(bytes.collect::<Option<Vec<u8>>>()?)))
+    };
+    let mark = CallContext {
+        session: text("session")?,
+        agent: text("agent"),
+        turn: text("turn"),
+        call_id: text("call_id")?,
+        dialect: text("dialect")?,
+        tool: text("tool")?,
+        roots: call.get("roots")?.as_array()?.iter().map(root).collect::<Option<_>>()?,
+        restores: None,
+    };
+    Some((mark, call.get("since_ms")?.as_i64()?))
+}

@@ -1,0 +1,32 @@
+//! The interface between commands and the records that make checkpoints of them.
+//!
+//! The supervisor of a command writes an [undo log](sinew_fs::undo_log) and before-images; see
+//! `notify_handler/before_images.rs`. When the command has ended, its log becomes a checkpoint.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use sinew_tool::{Caller, CommandChanges};
+
+/// Keeps the changes of commands.
+pub trait KeepsChanges: fmt::Debug + Send + Sync {
+    /// Opens the directory that holds those of all commands.
+    fn directory(&self) -> io::Result<OwnedFd>;
+
+    /// Begins to keep what a command changes in these roots.
+    fn begin(&self, caller: &Caller, roots: &[PathBuf]) -> io::Result<Box<dyn CommandUndo>>;
+}
+
+/// The changes of one command.
+pub trait CommandUndo: fmt::Debug + Send {
+    /// Returns the directory for before-images, and the undo log.
+    fn handles(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>);
+
+    /// Returns whether nothing was changed so far.
+    fn is_unchanged(&self) -> bool;
+
+    /// Makes the checkpoint, once the command has ended; says whether its log has all that it changed.
+    fn end(self: Box<Self>, has_all: bool) -> CommandChanges;
+}

@@ -1,0 +1,428 @@
+"""Commands and their undo: what random scripts change comes back, byte for byte, whatever they do."""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import stat
+import subprocess
+import time
+
+import checks
+from checks import Skip, check, equal, short, true
+
+SEED = int(os.environ.get("SINEW_UNDO_SEED", 26))
+# `cargo xtask nightly undo` runs 2,000.
+N_SCRIPTS = int(os.environ.get("SINEW_UNDO_SCRIPTS", 60))
+FIRST = int(os.environ.get("SINEW_UNDO_FIRST", 0))
+
+
+class Pipe:
+    """A `sinew pipe` in a root, asked for one call after the other."""
+
+    def __init__(self, root, *options):
+        self.process = subprocess.Popen(
+            [checks.binary(), "--root", str(root), "--approvals", "allow", *options, "pipe"],
+            cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        self.n = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+    def send(self, name, **arguments):
+        self.n += 1
+        call = {"type": "call", "id": self.n, "name": name, "arguments": arguments}
+        self.process.stdin.write(json.dumps(call) + "\n")
+        self.process.stdin.flush()
+        return self.n
+
+    def call(self, name, **arguments):
+        wanted = self.send(name, **arguments)
+        for text in self.process.stdout:
+            line = json.loads(text)
+            if line.get("type") == "reply" and line["id"] == wanted:
+                return line
+        raise AssertionError("the pipe ended")
+
+    def bash(self, command):
+        return self.call("Bash", command=command)
+
+    def restore(self, id, **more):
+        return self.call("CheckpointRestore", id=id, **more)
+
+
+def checkpoint(reply):
+    return (reply.get("meta") or {}).get("checkpoint_id")
+
+
+def look(root, leaves_out=(".sinew", ".git")):
+    """Returns what is beneath a directory: kind, mode and content of each path."""
+    seen = {}
+    for place, dirs, files in os.walk(os.fsencode(root)):
+        dirs[:] = [name for name in dirs if os.fsdecode(name) not in leaves_out]
+        for name in dirs + files:
+            path = os.path.join(place, name)
+            found = os.lstat(path)
+            kind, mode = stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode) & 0o1777
+            if stat.S_ISLNK(found.st_mode):
+                what, mode = os.readlink(path), 0
+            elif stat.S_ISREG(found.st_mode):
+                with open(path, "rb") as file:
+                    what = hashlib.sha1(file.read()).hexdigest()
+            else:
+                what = None
+            seen[os.path.relpath(path, os.fsencode(root))] = (kind, oct(mode), what)
+    return seen
+
+
+def difference(got, expected):
+    """Returns the paths that differ, or an empty text."""
+    paths = sorted(path for path in got.keys() | expected.keys() if got.get(path) != expected.get(path))
+    return "; ".join(f"{path}: {got.get(path)} for {expected.get(path)}" for path in paths[:6])
+
+
+class Tree:
+    """Makes a random tree and random commands over it."""
+
+    NAMES = ["a", "b", "c", "d", "long name", "ü"]
+
+    def __init__(self, chance):
+        self.chance = chance
+
+    def path(self, depth=3):
+        return "/".join(self.chance.choices(self.NAMES, k=self.chance.randint(1, depth)))
+
+    def make(self, root):
+        for _ in range(self.chance.randint(3, 14)):
+            path = root / self.path()
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                kind = self.chance.random()
+                if kind < 0.7:
+                    path.write_bytes(self.content())
+                    path.chmod(self.chance.choice([0o644, 0o600, 0o755, 0o444]))
+                elif kind < 0.85:
+                    path.symlink_to(self.path())
+                else:
+                    path.mkdir(exist_ok=True)
+            except OSError:
+                pass
+
+    def content(self):
+        size = self.chance.choice([0, 1, 40, 4_000, 100_000])
+        line = f"line {self.chance.random()}\n".encode()
+        return (line * (size // len(line) + 1))[:size]
+
+    def command(self):
+        one, other, dir = self.path(), self.path(), self.path(2)
+        q = lambda path: "'" + path + "'"
+        one, other, dir = q(one), q(other), q(dir)
+        word = self.chance.randint(0, 10**9)
+        return self.chance.choice([
+            f"cp {one} {other}", f"cp -r {dir} {other}", f"cp -al {dir} {other}", f"cp -p {one} {other}",
+            f"mv {one} {other}", f"mv {dir} {other}", f"mv -T {dir} {other}", f"mv -f {one} {other}",
+            f"mv --exchange {one} {other}", f"rm -rf {one}", f"rm -f {one}", f"rm -rf {dir}",
+            f"rmdir {dir}", f"mkdir -p {dir}", f"mkdir {one}", f"ln {one} {other}", f"ln -s {one} {other}",
+            f"ln -sfn {one} {other}", f"echo {word} > {one}", f"echo {word} >> {one}", f"truncate -s 10 {one}",
+            f"truncate -s 5000 {one}", f"printf %s {word} | dd of={one} conv=notrunc status=none",
+            f"sed -i s/line/row{word}/ {one}", f"sed -i.old s/e/E/ {one}", f"chmod {self.chance.choice(['600', '755', 'a-w', 'u+x'])} {one}",
+            f"chmod -R go-rx {dir}", f"tar cf {other}.tar {dir} && rm -rf {dir} && tar xf {other}.tar",
+            f"find {dir} -type f -delete", f"find . -path ./.git -prune -o -name a -exec rm -rf {{}} +", f"touch {one}",
+            f"cat {one} > tmp.$$ && mv tmp.$$ {other}", f"install -m 700 {one} {other}", f"mkfifo {one}; rm -f {one}",
+            f"ln {one} {other} && echo {word} >> {other}", f"exec 3>> {one}; mv {one} {other}; echo {word} >&3",
+            f"mv {dir} moved && echo {word} > moved/new; mv moved {dir}", f"rm -f {one}; mkdir -p {one}; echo {word} > {one}/in",
+            f"python3 - <<'END'\nimport mmap, os\nf = open({other!r}[1:-1] if 0 else {other}, 'r+b')\nm = mmap.mmap(f.fileno(), 0)\nm[0:1] = b'Z'\nm.close()\nEND",
+            f"python3 - <<'END'\nimport sqlite3\nc = sqlite3.connect({one} + '.db')\nc.execute('create table if not exists t (x)')\nc.execute('insert into t values ({word})')\nc.commit()\nEND",
+            f"python3 - <<'END'\nimport os\np = {one}\nopen(p + '~', 'w').write('saved {word}')\nos.replace(p + '~', p)\nEND",
+            f"printf 'x\\ny\\n' > {one} && printf -- '--- p\\n+++ p\\n@@ -1,2 +1,2 @@\\n x\\n-y\\n+z {word}\\n' | patch -s {one}",
+            f"split -b 1000 {one} {other}.", f"gzip -f {one}", f"rm -rf ./* && mkdir -p {dir}",
+        ])
+
+
+def scripts(directory):
+    """Runs random commands in random trees, and restores every checkpoint: the last first, or all at once."""
+    n_restored = n_controls = 0
+    for n in range(FIRST, N_SCRIPTS):
+        chance = random.Random(f"{SEED} {n}")
+        tree, root = Tree(chance), directory / f"tree-{n}"
+        root.mkdir()
+        tree.make(root)
+        with Pipe(root) as pipe:
+            states, said = [look(root)], []
+            made = []
+            for _ in range(chance.randint(1, 6)):
+                command = "; ".join(tree.command() for _ in range(chance.randint(1, 4)))
+                reply = pipe.bash(command)
+                said.append(command)
+                now = look(root)
+                if now != states[-1]:
+                    true(checkpoint(reply), f"script {n}: {command!r} has no checkpoint: {difference(now, states[-1])}")
+                if checkpoint(reply):
+                    made.append((checkpoint(reply), states[-1]))
+                states.append(now)
+            n_controls += bool(made) and states[-1] != states[0]
+            at_once = chance.random() < 0.5
+            for id, was in made[:1] if at_once else reversed(made):
+                reply = pipe.restore(id)
+                n_restored += 1
+                wrong = difference(look(root), was)
+                true(reply["ok"] and not wrong, f"script {n}, {id}: {wrong} {reply['error']} after {short(said, 3_000)}")
+        shutil.rmtree(root, onerror=checks.make_removable)
+    print(f"     {N_SCRIPTS} scripts, {n_restored} restores")
+    true(N_SCRIPTS // 2 < n_controls, f"{n_controls} scripts changed something")
+
+
+GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
+
+
+def git(root, *words, **more):
+    made = subprocess.run([*GIT, *words], cwd=root, capture_output=True, text=True, **more)
+    true(made.returncode == 0, f"git {' '.join(words)}: {made.stderr}")
+    return made.stdout
+
+
+def state_of_git(root):
+    """Returns what a repository is to its user: HEAD, refs, index entries, stash, status, and a clean fsck."""
+    ask = lambda *words: git(root, "--no-optional-locks", *words)
+    fsck = subprocess.run(["git", "fsck", "--no-dangling", "--no-progress"], cwd=root, capture_output=True, text=True)
+    return {
+        "head": (root / ".git/HEAD").read_text(), "refs": ask("for-each-ref"), "index": ask("ls-files", "-s", "-t"),
+        "stash": ask("stash", "list"), "status": ask("status", "--porcelain", "--ignored"), "fsck": (fsck.returncode, fsck.stderr),
+        "log": ask("log", "--all", "--format=%H %s", "--date-order"), "config": (root / ".git/config").read_text(),
+    }
+
+
+GIT_CASES = {
+    "commit": "echo new > new; git add -A; git commit -qm second",
+    "reset --hard": "echo lost > tracked; git reset -q --hard HEAD~1",
+    "stash": "echo stashed >> tracked; echo u > untracked; git stash -qu",
+    "stash drop": "git stash drop -q",
+    "branch and rebase": "git checkout -qb topic HEAD~1; echo t > topic; git add topic; git commit -qm topic; git rebase -q main",
+    "clean and checkout": "echo x >> tracked; git checkout -q -- .; git clean -fdxq",
+    "reset and gc": "git reset -q --hard HEAD~1; git gc -q",
+    "reset, expire and gc": "git reset -q --hard HEAD~1; git reflog expire --expire=now --all; git gc -q --prune=now",
+    "amend": "echo a >> tracked; git commit -qa --amend -m amended",
+    "merge": "git checkout -qb other HEAD~1; echo o > o; git add o; git commit -qm o; git checkout -q main; git merge -q --no-edit other",
+    "branch -D": "git branch -D -q side", "tag": "git tag v1; git tag -a v2 -m two", "rm and mv": "git rm -q tracked; git mv dir/deep moved",
+    "rm -rf .git": "rm -rf .git", "cherry-pick and revert": "git cherry-pick -n side; git commit -qm picked; git revert --no-edit HEAD",
+    "am": "git format-patch -q -1 side -o /tmp/p; git am -q /tmp/p/*.patch",
+}
+
+
+def repository(root):
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    for n in range(3):
+        checks.write(root / "tracked", f"version {n}\n")
+        checks.write(root / "dir/deep" / f"file{n}", f"{n}\n" * 100)
+        git(root, "add", "-A")
+        git(root, "commit", "-qm", f"commit {n}")
+    git(root, "checkout", "-qb", "side", "HEAD~1")
+    checks.write(root / "side", "side\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "side")
+    git(root, "checkout", "-q", "main")
+    checks.write(root / "tracked", "stashed before\n")
+    git(root, "stash", "-q")
+    checks.write(root / ".gitignore", "*.log\n")
+    checks.write(root / "build.log", "ignored\n")
+    checks.write(root / "untracked", "mine\n")
+
+
+def in_repositories(directory):
+    for n, (name, command) in enumerate(GIT_CASES.items()):
+        with check(f"git: {name} is undone"):
+            root = directory / f"repository-{n}"
+            repository(root)
+            was, files = state_of_git(root), look(root)
+            with Pipe(root) as pipe:
+                reply = pipe.bash(" ; ".join(f"export {key}={value}" for key, value in NAMES.items()) + "; " + command)
+                # The control: without a restore it is another repository.
+                changed = not (root / ".git").exists() or state_of_git(root) != was or look(root) != files
+                true(changed, f"nothing changed: {reply}")
+                restored = pipe.restore(checkpoint(reply))
+            true(restored["ok"], f"{restored['error']}")
+            now = state_of_git(root)
+            for key in was:
+                true(now[key] == was[key], f"{key}: {short(now[key])} for {short(was[key])}")
+            true(not difference(look(root), files), difference(look(root), files))
+            shutil.rmtree(root)
+
+
+def made(root, **files):
+    root.mkdir()
+    for name, text in files.items():
+        checks.write(root / name, text)
+    return root
+
+
+# What a command does, from which files, and what a restore that knows names alone would lose.
+HOLES = {
+    "a hard link is written by its other name": ({"a": "first\n"}, "ln a x; echo more >> x; rm x"),
+    "two old hard links, one is written": ({"a": "first\n"}, "echo more >> a", "ln a b"),
+    "two old hard links, one is written, the other goes": ({"a": "first\n"}, "echo more >> a; rm b", "ln a b"),
+    "two old hard links, one is written, the other moves": ({"a": "first\n"}, "echo more >> a; mv b c", "ln a b"),
+    "two old hard links, the mode of one changes": ({"a": "first\n"}, "chmod 700 a", "ln a b"),
+    "an open descriptor outlives the name": ({"a": "first\n"}, "exec 3>>a; rm a; echo x >&3; exec 3>&-"),
+    "a descriptor writes after the file moved": ({"a": "first\n", "b": "b\n"}, "exec 3<>a; mv b a; echo x >&3"),
+    "a descriptor is passed to another process": (
+        {"a": "first\n"},
+        "python3 - <<'END'\nimport array, os, socket\nhere, there = socket.socketpair()\nif os.fork():\n"
+        " socket.send_fds(here, [b'x'], [os.open('a', os.O_RDWR)])\n os.wait()\nelse:\n"
+        " fd = socket.recv_fds(there, 1, 1)[1][0]\n os.pwrite(fd, b'F', 0)\n os._exit(0)\nEND",
+    ),
+    "a shared mapping": ({"a": "first\n"}, "python3 -c 'import mmap; f = open(\"a\", \"r+b\"); m = mmap.mmap(f.fileno(), 0); m[0:1] = b\"F\"'"),
+    "ftruncate and fallocate": ({"a": "first\n"}, "python3 -c 'import os; f = os.open(\"a\", os.O_RDWR); os.ftruncate(f, 2); os.posix_fallocate(f, 0, 99)'"),
+    "O_TRUNC without a write mode": ({"a": "first\n"}, "python3 -c 'import os; os.open(\"a\", os.O_RDONLY | os.O_TRUNC)'"),
+    "a file without a name gets one": ({"a": "first\n"}, "python3 -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_RDWR); os.unlink(\"a\"); os.link(f\"/proc/self/fd/{f}\", \"a\", follow_symlinks=True)'"),
+    "two files change places": ({"a": "first\n", "b": "second\n"}, "mv --exchange a b; echo x >> a"),
+    "a directory moves, is changed and moves on": (
+        {"d/a": "a\n", "d/e/b": "b\n"}, "mv d f; echo x >> f/a; mkdir d; mv f/e d/a; mv f g; rm -r g",
+    ),
+    "a directory and a file change places": ({"d/a": "a\n", "f": "f\n"}, "mv d x; mv f d; mv x f"),
+    "a symlink takes the place of a directory": ({"d/a": "a\n", "e/a": "other\n"}, "rm -r d; ln -s e d; echo x >> d/a"),
+    "empty files go": ({"a": "", "d/b": ""}, "rm a d/b; rmdir d"),
+    "a name that is no UTF-8 comes": ({"a": "a\n"}, "echo x > a"),
+    "modes": ({"a": "a\n", "d/b": "b\n"}, "chmod 4755 a; chmod 700 d; rm -r d"),
+    "ten thousand files": ({f"d/{n % 100}/{n}": f"{n}\n" for n in range(10_000)}, "rm -rf d; mkdir d; echo x > d/new"),
+}
+
+
+def holes(directory, level):
+    for n, (name, (files, command, *before)) in enumerate(HOLES.items()):
+        with check(f"{level}: {name}"):
+            root = made(directory / f"{level}-{n}", **files)
+            for words in before:
+                subprocess.run(words, shell=True, cwd=root, check=True)
+            was = look(root)
+            with Pipe(root, "--set", f"run.sandbox={level}") as pipe:
+                reply = pipe.bash(command)
+                true(difference(look(root), was), f"the control: nothing changed: {reply}")
+                restored = pipe.restore(checkpoint(reply))
+                true(restored["ok"], f"{restored['error']}")
+                true(not difference(look(root), was), difference(look(root), was))
+                # Back again, which the same way undoes.
+                again = pipe.restore(checkpoint(restored))
+                true(again["ok"], f"{again['error']}")
+            shutil.rmtree(root, onerror=checks.make_removable)
+
+
+def kept_out_of_reach(directory, level):
+    with check(f"{level}: a command reaches nothing that is kept, and leaves nothing in the project"):
+        root = made(directory / f"reach-{level}", secret="secret\n", other="other\n")
+        state = os.environ["XDG_STATE_HOME"] + "/sinew"
+        look_around = (
+            f"rm secret; ls -lR {state} /proc/*/fd/ 2>/dev/null | grep -c before-images; cat {state}/before-images/*/* 2>/dev/null;"
+            f" for p in /proc/[0-9]*; do cat $p/cwd/1 $p/root/{state}/before-images/*/1 2>/dev/null; done;"
+            f" echo x > {state}/before-images/x; mv other {state}/before-images/; rm -rf {state}/before-images; true"
+        )
+        with Pipe(root, "--set", f"run.sandbox={level}") as pipe:
+            reply = pipe.bash(look_around)
+            text = json.dumps(reply["content"])
+            true("secret\\n" not in text and '"text": "secret' not in text, f"it was read: {text}")
+            true((root / "other").exists(), "a file left the root")
+            equal(sorted(os.listdir(root)), ["other"], "what is in the root")
+            equal(os.listdir(f"{state}/before-images"), [], "what is left of the command")
+            true(pipe.restore(checkpoint(reply))["ok"], "it is not restored")
+        equal((root / "secret").read_text(), "secret\n", "the file")
+
+
+def tools_of_the_user(directory):
+    with check("after 50 commands the user's own tools see the project alone"):
+        root = directory / "ordinary"
+        repository(root)
+        with Pipe(root) as pipe:
+            for n in range(50):
+                pipe.bash(f"echo {n} > made{n}; rm -f made{n - 3}; echo {n} >> tracked; mv dir dir2; mv dir2 dir")
+        copy = directory / "ordinary-copy"
+        subprocess.run(["cp", "-r", root, copy], check=True)
+        true(not difference(look(copy), look(root)), "cp -r left something out")
+        names = subprocess.run(["tar", "-cf", "-", "."], cwd=root, capture_output=True, check=True).stdout
+        true(b"before-images" not in names, "the context of a build has what was kept")
+        would = git(root, "clean", "-fdxn")
+        true(".sinew" not in would and "before" not in would, would)
+        subprocess.run(["rm", "-rf", root], check=True)
+        true(not root.exists(), "rm -rf left something")
+
+
+def on_other_file_systems(directory):
+    with check("a root on another file system than the state directory"):
+        if not os.path.ismount("/dev/shm"):
+            raise Skip("/dev/shm is no file system of its own")
+        root = made(type(directory)(f"/dev/shm/sinew-undo-{os.getpid()}"), **{"a": "a\n", "d/b": "b\n" * 10_000})
+        try:
+            was = look(root)
+            with Pipe(root) as pipe:
+                reply = pipe.bash("rm -rf d; echo x > a; echo new > n; mv n a")
+                true(difference(look(root), was), "the control: nothing changed")
+                true(pipe.restore(checkpoint(reply))["ok"], "no restore")
+            true(not difference(look(root), was), difference(look(root), was))
+        finally:
+            shutil.rmtree(root)
+
+
+def conflicts(directory):
+    with check("what the user changed meanwhile is not overwritten unless forced"):
+        root = made(directory / "meanwhile", a="a\n", b="b\n")
+        with Pipe(root) as pipe:
+            reply = pipe.bash("echo x > a; echo x > b")
+            checks.write(root / "b", "the user's\n")
+            refused = pipe.restore(checkpoint(reply))
+            true(not refused["ok"] and (root / "a").read_text() == "x\n", f"{refused}")
+            true(pipe.restore(checkpoint(reply), path="a")["ok"], "the other file alone")
+            equal((root / "b").read_text(), "the user's\n", "the user's file")
+            true(pipe.restore(checkpoint(reply), force=True)["ok"], "by force")
+        equal([(root / name).read_text() for name in "ab"], ["a\n", "b\n"], "the files")
+    with check("a command in the background has one checkpoint, when it has ended"):
+        root = made(directory / "background", a="a\n")
+        with Pipe(root) as pipe:
+            begun = pipe.call("Bash", command="echo x > a; sleep 1; echo y >> a", run_in_background=True)
+            time.sleep(1.6)
+            said = json.dumps(pipe.bash("true")["content"])
+            checks.contains(said, "b1: c", "undoes this (~1)")
+            equal((root / "a").read_text(), "x\ny\n", "the file")
+            id = said.split("b1: ")[1].split()[0]
+            true(pipe.restore(id)["ok"], f"{begun}")
+        equal((root / "a").read_text(), "a\n", "the file")
+    with check("too much is said to be not kept"):
+        root = made(directory / "large", a="a\n")
+        subprocess.run(["truncate", "-s", "70M", root / "large"], check=True)
+        with Pipe(root) as pipe:
+            reply = pipe.bash("echo x >> large; echo x >> a")
+            checks.contains(json.dumps(reply["content"]), "cannot be undone: ", "/large", "undoes this (~2)")
+            refused = pipe.restore(checkpoint(reply))
+            true(not refused["ok"], f"{refused}")
+            true(pipe.restore(checkpoint(reply), path="a")["ok"], "the other file")
+    with check("`checkpoints.commands = false` keeps nothing"):
+        root = made(directory / "off", a="a\n")
+        with Pipe(root, "--set", "checkpoints.commands=false") as pipe:
+            reply = pipe.bash("echo x > a")
+            equal(checkpoint(reply), None, "the checkpoint")
+
+
+NAMES = {"GIT_AUTHOR_NAME": "T", "GIT_AUTHOR_EMAIL": "t@example.com", "GIT_COMMITTER_NAME": "T", "GIT_COMMITTER_EMAIL": "t@example.com"}
+
+
+def main(directory):
+    in_repositories(directory)
+    for level in ["namespaces", "bubblewrap", "landlock"]:
+        if level == "bubblewrap" and not shutil.which("bwrap"):
+            checks.line("skip", "bubblewrap is not installed")
+            continue
+        holes(directory, level)
+        kept_out_of_reach(directory, level)
+    tools_of_the_user(directory)
+    on_other_file_systems(directory)
+    conflicts(directory)
+    with check(f"{N_SCRIPTS} random scripts of commands are undone"):
+        scripts(directory)
+
+
+if __name__ == "__main__":
+    checks.run(main)
