@@ -30,6 +30,27 @@ const ROUNDS: usize = 3_000;
 /// The argument with which this program is the command.
 const WORK: &str = "--work";
 
+/// Where the calls are made: alone, or on a level with checkpoints of commands or without.
+const SIDES: [Option<(SandboxLevel, bool)>; 4] = [
+    None,
+    Some((SandboxLevel::Namespaces, false)),
+    Some((SandboxLevel::Namespaces, true)),
+    Some((SandboxLevel::Landlock, true)),
+];
+
+/// Returns a place for a side, and its name.
+fn place(helper: &Helper, side: Option<(SandboxLevel, bool)>) -> Option<(Place, String)> {
+    let (level, keeps) = side.unwrap_or((SandboxLevel::Namespaces, false));
+    if !world::works(helper, level) {
+        return None;
+    }
+    Some(match (side, keeps) {
+        (None, _) => (Place::keeping_nothing(helper, level), String::from("alone")),
+        (_, true) => (Place::new(helper, level), format!("{level} with undo")),
+        (_, false) => (Place::keeping_nothing(helper, level), level.to_string()),
+    })
+}
+
 /// Commands of many calls, each after the ones before it.
 const COMMANDS: &[(&str, &str)] = &[
     ("tar x, 20,000 files", "mkdir tree && tar xf tree.tar -C tree"),
@@ -57,18 +78,13 @@ fn main() {
 /// Measures commands of many calls.
 fn commands(helper: &Helper) {
     let mut rows: Vec<(String, Vec<f64>)> = Vec::new();
-    for level in [None, Some(SandboxLevel::Namespaces), Some(SandboxLevel::Landlock)] {
-        let at = level.unwrap_or(SandboxLevel::Namespaces);
-        if !world::works(helper, at) {
-            continue;
-        }
-        let place = Place::new(helper, at);
-        let side = level.map_or_else(|| String::from("alone"), |level| level.to_string());
+    for side in SIDES {
+        let Some((place, name)) = place(helper, side) else { continue };
         let mut took = Vec::new();
         tree(&place.root);
         for (_, text) in COMMANDS {
             let began = Instant::now();
-            match level {
+            match side {
                 None => {
                     let mut command = process::Command::new("sh");
                     command.args(["-c", text]).current_dir(&place.root);
@@ -81,7 +97,7 @@ fn commands(helper: &Helper) {
             }
             took.push(began.elapsed().as_secs_f64());
         }
-        rows.push((side, took));
+        rows.push((name, took));
     }
     for (at, (name, _)) in COMMANDS.iter().enumerate() {
         let alone = rows[0].1[at];
@@ -143,15 +159,11 @@ fn calls(helper: &Helper) {
 fn sides(helper: &Helper) -> Vec<(String, String)> {
     let program = std::env::current_exe().expect("this program");
     let mut sides = Vec::new();
-    for level in [None, Some(SandboxLevel::Namespaces), Some(SandboxLevel::Landlock)] {
-        let at = level.unwrap_or(SandboxLevel::Namespaces);
-        if !world::works(helper, at) {
-            continue;
-        }
-        let place = Place::new(helper, at);
+    for side in SIDES {
+        let Some((place, name)) = place(helper, side) else { continue };
         let copy = place.root.join("work");
         fs::copy(&program, &copy).expect("copied");
-        let output = match level {
+        let output = match side {
             None => {
                 let mut command = process::Command::new(&copy);
                 command.arg(WORK).current_dir(&place.root);
@@ -163,8 +175,7 @@ fn sides(helper: &Helper) -> Vec<(String, String)> {
                 done.stdout.head
             }
         };
-        let side = level.map_or_else(|| String::from("alone"), |level| level.to_string());
-        sides.push((side, String::from_utf8(output).expect("text")));
+        sides.push((name, String::from_utf8(output).expect("text")));
     }
     sides
 }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard}
 use std::time::Duration;
 
 use sinew_guard::{
-    Activate, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile, Rules,
-    SandboxLevel, environment,
+    Activate, Case, CheckpointSettings, Checkpoints, CommandSettings, Guard, GuardSettings, Helper,
+    ProcessLimits, Profile, Rules, SandboxLevel, environment,
 };
 use sinew_tool::sync::{lock, read, write};
 use sinew_tool::{
@@ -45,6 +45,11 @@ impl Place {
     /// Makes a root whose commands run on one sandbox level.
     pub(crate) fn new(helper: &Helper, level: SandboxLevel) -> Self {
         Self::with(helper, &[level], |_| FileSettings::default())
+    }
+
+    /// Makes a root whose commands have no checkpoints.
+    pub(crate) fn keeping_nothing(helper: &Helper, level: SandboxLevel) -> Self {
+        Self::made(helper, &[level], |_| FileSettings::default(), false)
     }
 
     /// Makes the same with a path glob, so that every file is judged that commands open.
@@ -88,6 +93,15 @@ impl Place {
         levels: &[SandboxLevel],
         files: impl Fn(&Path) -> FileSettings,
     ) -> Self {
+        Self::made(helper, levels, files, true)
+    }
+
+    fn made(
+        helper: &Helper,
+        levels: &[SandboxLevel],
+        files: impl Fn(&Path) -> FileSettings,
+        keeps_changes: bool,
+    ) -> Self {
         let top = new_directory().expect("a directory");
         let (root, outside) = (top.join("root"), top.join("outside"));
         fs::create_dir(&root).expect("a root");
@@ -104,7 +118,7 @@ impl Place {
             helper: Some(helper.clone()),
             levels: levels.to_vec(),
             sessions: top.join("sessions"),
-            hidden: vec![outside.join("hidden"), top.join("sessions")],
+            hidden: vec![outside.join("hidden"), top.join("sessions"), top.join("state")],
             caches: vec![top.join(CACHE)],
             unprotected: vec![String::from(".npmrc")],
             network: false,
@@ -116,9 +130,11 @@ impl Place {
             limits: ProcessLimits { file_bytes: Some(64 << 20), ..ProcessLimits::default() },
             warn: None,
         };
+        let kept = CheckpointSettings { commands: keeps_changes, ..CheckpointSettings::default() };
         let settings = GuardSettings {
             commands: Some(commands),
             files: Arc::new(files(&root)),
+            checkpoints: Some(Arc::new(Checkpoints::at(&top.join("state"), kept))),
             ..GuardSettings::new(vec![root.clone()])
         };
         let guard = Guard::open(settings).expect("a guard");
