@@ -431,16 +431,7 @@ fn change_of(entry: &Entry) -> PathChange {
 }
 
 fn was(state: &PathState) -> Was {
-    match state {
-        PathState::Absent => Was::Absent,
-        PathState::File { content, size, mode } => {
-            Was::File { content: content.to_string(), size: *size, mode: *mode }
-        }
-        PathState::Unkept { .. } => Was::Unkept,
-        PathState::Link(target) => Was::Link(target.clone()),
-        PathState::Directory { mode } => Was::Directory { mode: *mode },
-        PathState::Special => Was::Special,
-    }
+    state.into()
 }
 
 /// The checkpoints of the World of one call.

@@ -11,7 +11,6 @@ use sinew_tool::{
 };
 
 use crate::checkpoint_restore::{kept, now, why};
-use crate::diff::DiffLimits;
 use crate::states::{self, Side};
 
 /// Compares what a call changed.
@@ -95,7 +94,6 @@ fn compared(
     plan: &RestorePlan,
     cx: &Context,
 ) -> String {
-    let limits = DiffLimits::dry_run(cx.deadline);
     let shown = cx.shown(&change.path);
     let step = plan.steps.iter().find(|step| step.path == change.path);
     let before = match kept(&change.path, &change.before, cx) {
@@ -116,7 +114,7 @@ fn compared(
         }
         _ => return format!("{shown}: nobody knows what the call left\n"),
     };
-    let mut text = states::difference(&shown, &before, &after, limits);
+    let mut text = states::call_difference(&shown, &before, &after, cx.deadline);
     if !args.now && !change.settled {
         text.push_str(&format!(
             "{shown}: unfinished, so the change may not have happened; `--now` shows what is there\n"

@@ -76,6 +76,7 @@ pub use lines::{Ending, LineWindow, WindowLine};
 pub use names::row_name;
 pub use nearest::{Difference, Region};
 pub use replace::{ContentChange, Stage};
+pub use states::{Side, call_difference};
 pub use time::{iso_millis, long_time};
 
 /// Returns the native tools, in the order of the catalog.

@@ -27,6 +27,7 @@ mod hooks;
 mod hostile;
 mod import;
 mod limits;
+mod log_command;
 mod managed;
 mod memory;
 mod messages;

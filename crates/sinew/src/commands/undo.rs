@@ -148,7 +148,7 @@ fn chosen(
 }
 
 /// Returns whether a root is one of these, or is in one, or has one in it.
-fn is_near(root: &Path, roots: &[PathBuf]) -> bool {
+pub(super) fn is_near(root: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|one| one.starts_with(root) || root.starts_with(one))
 }
 
