@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
     Bound, Context, Cost, Facts, NoCheckpoints, Operation, Param, ParamKind, PathChange, Preset,
-    Reply, Restore, RestorePlan, Row, Shaping, Targets, ToolError,
+    Reply, Restore, RestoreChoice, RestorePlan, Row, Shaping, Targets, ToolError,
 };
 
 use crate::checkpoint_restore::{kept, now, why};
@@ -57,10 +57,9 @@ impl Operation for CheckpointDiff {
     type Out = CheckpointDiffOut;
 
     fn restores(args: &CheckpointDiffArgs) -> Option<Restore> {
-        let id = args.id.clone();
         Some(Restore {
             argument: "id",
-            id,
+            choice: RestoreChoice::Id(args.id.clone()),
             only: true,
             turn: false,
             path: None,

@@ -36,6 +36,7 @@ pub mod terminal;
 pub mod todo_write;
 pub mod tool_call;
 pub mod tool_search;
+pub mod undo;
 pub mod web_fetch;
 pub mod web_search;
 pub mod write;
@@ -103,6 +104,7 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         message::NATIVE.tool(),
         spawn::NATIVE.tool(),
         todo_write::NATIVE.tool(),
+        undo::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
         skill::NATIVE.tool(),

@@ -47,4 +47,5 @@ mod sub_agents;
 mod trust;
 mod undo;
 mod undo_command;
+mod undo_tool;
 mod writers;

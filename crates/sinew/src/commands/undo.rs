@@ -100,9 +100,7 @@ fn chosen(
     for (session, listed) in &sessions {
         // An undo restores a whole session, so the last change decides where the session belongs.
         let near = |one: &Listed| one.mark.roots.iter().any(|root| is_near(root, roots));
-        let history = UndoHistory::of(listed);
-        let ids: Vec<_> =
-            if args.redo { history.undos().collect() } else { history.changes().collect() };
+        let ids = UndoHistory::of(listed).left(args.redo);
         if !ids.is_empty() && listed.iter().any(near) {
             all.push((session, ids));
         }
