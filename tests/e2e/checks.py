@@ -23,7 +23,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = [
     "Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash",
     "BashOutput", "KillShell", "Terminal", "WebFetch", "WebSearch", "MemoryRead",
-    "MemoryWrite", "AgentSend", "AgentInbox", "Message", "TodoWrite", "CheckpointList", "CheckpointRestore",
+    "MemoryWrite", "AgentSend", "AgentInbox", "Message", "TodoWrite", "Undo", "CheckpointList",
+    "CheckpointRestore",
 ]
 
 # The home of whoever runs the suites: what is installed there, `name_home` hides.

@@ -78,6 +78,10 @@ def body(directory):
         code, result = inspect(root, "--method", "tools/call", "--tool-name", "AgentSend", *flags)
         equal((code, result.get("isError", False)), (0, False), checks.text(result))
         contains(checks.text(result), "sent 4 bytes to")
+    with check("tools/call Undo takes back no change of another session"):
+        _, result = inspect(root, "--method", "tools/call", "--tool-name", "Undo")
+        equal(result["isError"], True)
+        contains(checks.text(result), "no file changes of this session are left to take back")
     with check("tools/call of what is refused is an error"):
         _, result = inspect(
             root, "--method", "tools/call", "--tool-name", "Read",
@@ -90,8 +94,8 @@ def body(directory):
         equal((root / "new/w.txt").read_text(), "written")
     with check("the ledger names the inspector"):
         rows = checks.records("outcome = 'ok'")
-        # Each call is a session of its own, in which no command goes on that could be ended.
-        called = [tool for tool in checks.TOOLS if tool != "KillShell"]
+        # Each call is a session of its own, without a command that could be ended and a change that could be undone.
+        called = [tool for tool in checks.TOOLS if tool not in ("KillShell", "Undo")]
         equal(sorted({row["tool"] for row in rows}), sorted(called))
         equal({row["client"] is not None for row in rows}, {True})
 

@@ -178,6 +178,12 @@ async def changes(client, root, way):
         undo = restored["structuredContent"]["checkpoint_id"]
         await good(client, "CheckpointRestore", {"id": undo})
         true(not made.exists(), "the file is gone again")
+    with check(f"{way}: Undo takes the last change of the session back, and its redo the undo"):
+        undone = await good(client, "Undo", {})
+        contains(checks.text(undone), "Undo with `redo` takes this back")
+        equal(made.read_bytes(), b"made\n")
+        await good(client, "Undo", {"redo": True})
+        true(not made.exists(), "the file is gone once more")
     with check(f"{way}: a dry run changes nothing"):
         before = (root / "LICENSE-MIT").read_bytes()
         edit = {"old_string": "Permission", "new_string": "x", "replace_all": True, "dry_run": True}

@@ -57,7 +57,8 @@ pub use sinew_records::checkpoints::{
 pub use sinew_records::knowledge::KnowledgeBase;
 pub use sinew_records::ledger::{
     Audit, AuditError, ChainLink, Field, Fields, Finding, Key, LedgerSync, OnFailure, Record,
-    Recorded, Retention, SqliteLedger, Unfinished, Verified, Walk, Wanted, key_of,
+    Recorded, Retention, SessionsAndCalls, SqliteLedger, Unfinished, Verified, Walk, Wanted,
+    key_of,
 };
 pub use sinew_records::messages::{
     ChildLimits, MessageError, MessageLimits, MessageStore, NewChildren,

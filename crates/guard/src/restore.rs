@@ -14,8 +14,8 @@ use std::sync::Arc;
 use rustix::fs::{fstat, readlinkat};
 use sinew_tool::{
     Access, CheckpointInfo, CheckpointQuery, Claim, FileError, FileKind, FileState, Identity, Kind,
-    Links, NoCheckpoints, PathChange, Restore, RestoreAct, RestoreConflict, RestorePlan,
-    RestoreStep, Ruling, Slot, Targets, ToolError, Was,
+    Links, NoCheckpoints, PathChange, Restore, RestoreAct, RestoreChoice, RestoreConflict,
+    RestorePlan, RestoreStep, Ruling, Slot, Targets, ToolError, Was,
 };
 
 use crate::change::kept::path_of;
@@ -28,11 +28,13 @@ use sinew_policy::judge::Case;
 use sinew_policy::rule::{self, Beneath, Rule};
 use sinew_records::checkpoints::{
     Act, Changer, CheckpointError, CheckpointId, Checkpoints, Conflict, Entry, Held, History,
-    Listed, PathState, Plan, PlannedStep, Query, Scope,
+    Listed, PathState, Plan, PlannedStep, Query, Scope, UndoHistory,
 };
 
 /// Attempts of a plan when others change the paths that it inspects.
 const MAX_ATTEMPTS: u32 = 3;
+/// The most changes that an undo passes over because a person took them back by hand.
+const MAX_DONE: usize = 50;
 /// The most checkpoints that one list reads.
 const MAX_LOOKED: usize = 10_000;
 
@@ -106,17 +108,46 @@ struct Look {
 }
 
 impl Guard {
-    /// Contains a restore: the paths of a checkpoint become claims of the call.
+    /// Contains a restore: the paths of a checkpoint become claims of the call of this session.
     pub fn contain_restore(
         self: &Arc<Self>,
         restore: &Restore,
+        session: &str,
         cwd: Option<&Path>,
         narrowed: Option<&[PathBuf]>,
     ) -> Result<Contained, ToolError> {
         let checkpoints = self.shared.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
-        let id: CheckpointId = restore.id.parse().map_err(|problem| {
-            ToolError::argument(restore.argument, format!("is no checkpoint: {problem}"))
-        })?;
+        let (first, further) = match &restore.choice {
+            RestoreChoice::Id(id) => {
+                let no_id = |problem| {
+                    ToolError::argument(restore.argument, format!("is no checkpoint: {problem}"))
+                };
+                (id.parse().map_err(no_id)?, Vec::new())
+            }
+            RestoreChoice::Last { n, redo } => {
+                last(checkpoints, session, (restore.argument, *n, *redo))?
+            }
+        };
+        let (mut contained, mut acts) = self.contain_checkpoint(restore, first, cwd, narrowed)?;
+        // A change that a person took back by hand needs no undo.
+        for id in further {
+            if acts {
+                break;
+            }
+            (contained, acts) = self.contain_checkpoint(restore, id, cwd, narrowed)?;
+        }
+        Ok(contained)
+    }
+
+    /// Contains the restore of one checkpoint; returns too whether it changes something or is refused.
+    fn contain_checkpoint(
+        self: &Arc<Self>,
+        restore: &Restore,
+        id: CheckpointId,
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<(Contained, bool), ToolError> {
+        let checkpoints = self.shared.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
         let (held, operations) = (checkpoints.hold()?, restore.operations);
         let (id, history) = self.history(checkpoints, restore, id, (cwd, narrowed))?;
         let since = Some(id).filter(|_| !restore.only && restore.path.is_none());
@@ -134,6 +165,7 @@ impl Guard {
             let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
             let (mut told, states) = told(&plan, &listed, entries);
             let is_refused = told.refused(restore.force).next().is_some();
+            let acts = is_refused || told.acting().next().is_some();
             if restore.looks || is_refused {
                 let slots = contained.targets().files.iter();
                 let slots: BTreeMap<PathBuf, Slot> =
@@ -141,14 +173,15 @@ impl Guard {
                 for step in &mut told.steps {
                     step.slot = slots.get(&step.path).copied();
                 }
-                return Ok(contained.restoring(Restoring {
+                let restoring = Restoring {
                     plan: told,
                     since,
                     states,
                     operations,
                     of_memory: restore.of_memory,
                     _held: held,
-                }));
+                };
+                return Ok((contained.restoring(restoring), acts));
             }
             let mut claims = Vec::new();
             for step in &mut told.steps {
@@ -172,14 +205,15 @@ impl Guard {
                 looks.get(&target.path).is_some_and(|look| look.identity == now)
             });
             if is_still {
-                return Ok(contained.restoring(Restoring {
+                let restoring = Restoring {
                     plan: told,
                     since,
                     states,
                     operations,
                     of_memory: restore.of_memory,
                     _held: held,
-                }));
+                };
+                return Ok((contained.restoring(restoring), acts));
             }
         }
         Err(ToolError::new(Kind::Stale, "the files changed while the restore was worked out")
@@ -280,6 +314,34 @@ impl Look {
     fn of_nothing() -> Self {
         Self { state: PathState::Absent, identity: None, names: Vec::new() }
     }
+}
+
+/// Returns the checkpoint whose restore takes the last changes or undos of a session back, and the earlier changes that are
+/// tried where that one is as it was before.
+fn last(
+    checkpoints: &Checkpoints,
+    session: &str,
+    (argument, n, redo): (&str, usize, bool),
+) -> Result<(CheckpointId, Vec<CheckpointId>), ToolError> {
+    let session = Some(session);
+    let query = Query { session, turn: None, id: None, before: None, limit: MAX_LOOKED };
+    let ids = UndoHistory::of(&checkpoints.list(&query)?).left(redo);
+    let what = if redo { "undos" } else { "file changes" };
+    let n_left = ids.len();
+    let mut ids = ids.into_iter().skip(n.saturating_sub(1));
+    let Some(first) = ids.next() else {
+        if 0 < n_left {
+            let problem = format!("{what} of this session left to take back: {n_left}, not {n}");
+            return Err(ToolError::argument(argument, problem));
+        }
+        let message = format!("no {what} of this session are left to take back");
+        return Err(ToolError::new(Kind::ExecutionFailed, message).hint(match redo {
+            true => "a change after an undo makes the undo final",
+            false => "changes of commands, other sessions and the user are not undone",
+        }));
+    };
+    let further = if n == 1 && !redo { ids.take(MAX_DONE).collect() } else { Vec::new() };
+    Ok((first, further))
 }
 
 /// Rejects a replacement of a directory that the restore does not empty.
@@ -446,16 +508,7 @@ fn change_of(entry: &Entry) -> PathChange {
 }
 
 fn was(state: &PathState) -> Was {
-    match state {
-        PathState::Absent => Was::Absent,
-        PathState::File { content, size, mode } => {
-            Was::File { content: content.to_string(), size: *size, mode: *mode }
-        }
-        PathState::Unkept { .. } => Was::Unkept,
-        PathState::Link(target) => Was::Link(target.clone()),
-        PathState::Directory { mode } => Was::Directory { mode: *mode },
-        PathState::Special => Was::Special,
-    }
+    state.into()
 }
 
 /// The checkpoints of the World of one call.

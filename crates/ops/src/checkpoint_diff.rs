@@ -7,11 +7,10 @@ use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
     Bound, Context, Cost, Facts, NoCheckpoints, Operation, Param, ParamKind, PathChange, Preset,
-    Reply, Restore, RestorePlan, Row, Shaping, Targets, ToolError,
+    Reply, Restore, RestoreChoice, RestorePlan, Row, Shaping, Targets, ToolError,
 };
 
 use crate::checkpoint_restore::{kept, now, why};
-use crate::diff::DiffLimits;
 use crate::states::{self, Side};
 
 /// Compares what a call changed.
@@ -58,10 +57,9 @@ impl Operation for CheckpointDiff {
     type Out = CheckpointDiffOut;
 
     fn restores(args: &CheckpointDiffArgs) -> Option<Restore> {
-        let id = args.id.clone();
         Some(Restore {
             argument: "id",
-            id,
+            choice: RestoreChoice::Id(args.id.clone()),
             only: true,
             turn: false,
             path: None,
@@ -95,7 +93,6 @@ fn compared(
     plan: &RestorePlan,
     cx: &Context,
 ) -> String {
-    let limits = DiffLimits::dry_run(cx.deadline);
     let shown = cx.shown(&change.path);
     let step = plan.steps.iter().find(|step| step.path == change.path);
     let before = match kept(&change.path, &change.before, cx) {
@@ -116,7 +113,7 @@ fn compared(
         }
         _ => return format!("{shown}: nobody knows what the call left\n"),
     };
-    let mut text = states::difference(&shown, &before, &after, limits);
+    let mut text = states::call_difference(&shown, &before, &after, cx.deadline);
     if !args.now && !change.settled {
         text.push_str(&format!(
             "{shown}: unfinished, so the change may not have happened; `--now` shows what is there\n"

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
     Becomes, Context, Cost, Effects, Expect, Facts, FileMode, FileOp, Kind, NoCheckpoints,
-    Operation, Param, ParamKind, PathChange, Preview, Reply, Restore, RestoreAct, RestorePlan,
-    RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
+    Operation, Param, ParamKind, PathChange, Preview, Reply, Restore, RestoreAct, RestoreChoice,
+    RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
 };
 
 use crate::apply_patch::ApplyPatch;
@@ -32,13 +32,16 @@ const MAX_BYTES: u64 = 512 << 20;
 const MAX_SHOWN: usize = 50;
 
 /// The tools that could do each act of a restore: a restore needs what a call of them would need.
-const OPERATIONS: &[(RestoreAct, &[&str])] = &[
+pub(crate) const OPERATIONS: &[(RestoreAct, &[&str])] = &[
     (RestoreAct::Write, &[Write::NAME, Edit::NAME, ApplyPatch::NAME, MultiEdit::NAME]),
     (RestoreAct::MakeLink, &[Write::NAME]),
     (RestoreAct::MakeDirectory, &[MakeDirectory::NAME]),
     (RestoreAct::Remove, &[ApplyPatch::NAME]),
     (RestoreAct::RemoveDirectory, &[ApplyPatch::NAME]),
 ];
+
+/// The tools that could do it in the memory.
+pub(crate) const OF_MEMORY: &[&str] = &[MemoryWrite::NAME];
 
 /// Restores files as they were.
 #[derive(Debug)]
@@ -103,16 +106,8 @@ pub struct Restored {
 }
 
 /// The row of the command line, whose arguments are options.
-pub const COMMAND: Row<CheckpointRestore> = Row {
-    fail: |error, _| {
-        let said = ToolError::new(error.kind, error.message.to_string());
-        Reply::failure(&match &error.hint {
-            Some(hint) => said.hint(with_options(hint)),
-            None => said,
-        })
-    },
-    ..NATIVE
-};
+pub const COMMAND: Row<CheckpointRestore> =
+    Row { fail: |error, _| failure(error, with_options), ..NATIVE };
 
 /// The native row.
 pub const NATIVE: Row<CheckpointRestore> = Row {
@@ -144,14 +139,14 @@ impl Operation for CheckpointRestore {
     fn restores(args: &CheckpointRestoreArgs) -> Option<Restore> {
         Some(Restore {
             argument: "id",
-            id: args.id.clone(),
+            choice: RestoreChoice::Id(args.id.clone()),
             only: args.only,
             turn: args.turn,
             path: args.path.clone(),
             force: args.force,
             looks: args.dry_run,
             operations: OPERATIONS,
-            of_memory: &[MemoryWrite::NAME],
+            of_memory: OF_MEMORY,
         })
     }
 
@@ -318,6 +313,15 @@ async fn restore(
     Ok(())
 }
 
+/// Returns the reply of an error with another hint.
+pub(crate) fn failure(error: &ToolError, hint: fn(&str) -> String) -> Reply {
+    let said = ToolError::new(error.kind, error.message.to_string());
+    Reply::failure(&match &error.hint {
+        Some(written) => said.hint(hint(written)),
+        None => said,
+    })
+}
+
 /// Returns a hint with command-line options instead of arguments.
 fn with_options(hint: &str) -> String {
     hint.replace("`path`", "`--path`")
@@ -402,12 +406,22 @@ pub(crate) fn now(step: &RestoreStep, cx: &Context) -> Option<Vec<u8>> {
 }
 
 fn shape(args: &CheckpointRestoreArgs, out: CheckpointRestoreOut, shaping: &Shaping<'_>) -> Reply {
+    shaped(args.dry_run, out, shaping, |id| format!("{id} undoes this"))
+}
+
+/// Returns the reply of a restore; `back` says how its checkpoint is undone.
+pub(crate) fn shaped(
+    is_dry_run: bool,
+    out: CheckpointRestoreOut,
+    shaping: &Shaping<'_>,
+    back: impl FnOnce(&str) -> String,
+) -> Reply {
     let line = |step: &Restored| {
         let problem = step.problem.as_ref();
         let problem = problem.map_or(String::new(), |why| format!("  (cannot be done: {why})"));
         format!("  {}  {}{problem}\n", step.act, shaping.shown(&step.path))
     };
-    let mut text = match (out.steps.len(), args.dry_run, &out.refusal) {
+    let mut text = match (out.steps.len(), is_dry_run, &out.refusal) {
         (_, true, Some(_)) => format!("restoring {} would fail and change nothing\n", out.id),
         (0, ..) => format!("everything is as it was before {}\n", out.id),
         (n, true, None) => format!("restoring {} would change {n}:\n", out.id),
@@ -421,7 +435,7 @@ fn shape(args: &CheckpointRestoreArgs, out: CheckpointRestoreOut, shaping: &Shap
         text.push_str(&format!("undone: {}\n", out.undone.join(", ")));
     }
     if let Some(id) = shaping.checkpoint {
-        text.push_str(&format!("{id} undoes this\n"));
+        text.push_str(&format!("{}\n", back(id)));
     }
     if let Some(refusal) = &out.refusal {
         text.push_str(&format!("\n{refusal}\n"));
@@ -441,7 +455,7 @@ fn shape(args: &CheckpointRestoreArgs, out: CheckpointRestoreOut, shaping: &Shap
     reply.structured = Some(json!({
         "id": out.id,
         "undone": out.undone,
-        "dry_run": args.dry_run,
+        "dry_run": is_dry_run,
         "refused": out.refusal,
         "steps": steps,
         "checkpoint_id": shaping.checkpoint,

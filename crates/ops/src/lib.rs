@@ -36,6 +36,7 @@ pub mod terminal;
 pub mod todo_write;
 pub mod tool_call;
 pub mod tool_search;
+pub mod undo;
 pub mod web_fetch;
 pub mod web_search;
 pub mod write;
@@ -76,6 +77,7 @@ pub use lines::{Ending, LineWindow, WindowLine};
 pub use names::row_name;
 pub use nearest::{Difference, Region};
 pub use replace::{ContentChange, Stage};
+pub use states::{Side, call_difference};
 pub use time::{iso_millis, long_time};
 
 /// Returns the native tools, in the order of the catalog.
@@ -102,6 +104,7 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         message::NATIVE.tool(),
         spawn::NATIVE.tool(),
         todo_write::NATIVE.tool(),
+        undo::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
         skill::NATIVE.tool(),

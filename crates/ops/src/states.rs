@@ -1,5 +1,7 @@
 //! Words for the old and the current state of a path.
 
+use std::time::Instant;
+
 use sinew_tool::{RestoreAct, Was, line_name};
 
 use crate::diff::{self, DiffLimits};
@@ -8,9 +10,12 @@ use crate::diff::{self, DiffLimits};
 pub(crate) const MAX_COMPARED: u64 = 1 << 20;
 
 /// One side of a comparison: its state, and its content where small enough.
-pub(crate) struct Side<'a> {
-    pub(crate) was: &'a Was,
-    pub(crate) content: Option<Vec<u8>>,
+#[derive(Debug)]
+pub struct Side<'a> {
+    /// The state.
+    pub was: &'a Was,
+    /// The content of a file.
+    pub content: Option<Vec<u8>>,
 }
 
 /// Returns the state of a path in words.
@@ -47,6 +52,16 @@ pub(crate) fn act(act: RestoreAct, now: &Was) -> &'static str {
         RestoreAct::MakeLink => "link",
         RestoreAct::Nothing => "keep",
     }
+}
+
+/// Returns what a call changed at a path, as a diff where both sides are text. It need not be the shortest after `until`.
+pub fn call_difference(
+    shown: &str,
+    before: &Side<'_>,
+    after: &Side<'_>,
+    until: Option<Instant>,
+) -> String {
+    difference(shown, before, after, DiffLimits::dry_run(until))
 }
 
 /// Returns how one side differs from the other, as a diff where both are text.

@@ -28,6 +28,7 @@ fn catalog_is_short() {
         "Message",
         "Spawn",
         "TodoWrite",
+        "Undo",
         "CheckpointList",
         "CheckpointRestore",
         "Skill",

@@ -21,6 +21,7 @@ mod error;
 mod index;
 mod path_state;
 mod plan;
+mod reader;
 mod undo_history;
 
 use std::fmt;
@@ -47,6 +48,7 @@ pub use draft::{Before, CheckpointDraft};
 pub use error::CheckpointError;
 pub use path_state::PathState;
 pub use plan::{Act, Changer, Conflict, History, Plan, PlannedStep, Scope};
+pub use reader::CheckpointReader;
 use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::state::StateDir;
 pub use undo_history::UndoHistory;

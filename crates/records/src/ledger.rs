@@ -52,10 +52,11 @@ use sinew_fs::process_identity::{ProcessIdentity, os_user};
 use sinew_fs::state::StateDir;
 
 pub use crate::database::LedgerSync;
-pub use audit::{Audit, AuditError, Wanted, key_of};
+pub use audit::{Audit, AuditError, SessionsAndCalls, Wanted, key_of};
 pub use key::Key;
 pub use known::KnownFrom;
 pub(crate) use known::{Known, KnownRow, Records};
+pub(crate) use reading::{Reading, open_file};
 pub use record::{Field, Fields, Link as ChainLink, Record};
 pub use retention::Retention;
 pub use verify::{Finding, Unfinished, Verified, Walk};

@@ -188,6 +188,8 @@ pub enum Command {
         #[command(subcommand)]
         command: SessionsCommand,
     },
+    /// Show the calls that changed files or ran commands in this directory, the newest first; `--session` shows one session.
+    Log(LogArgs),
     /// Undo the last change of files in this directory, or several, after showing what that changes.
     Undo(UndoArgs),
     /// Show what was kept before changes, and restore it.
@@ -406,6 +408,24 @@ pub enum SessionsCommand {
         /// Its name, or `latest`.
         session: String,
     },
+}
+
+/// The arguments of `sinew log`.
+#[derive(Debug, Clone, Args)]
+pub struct LogArgs {
+    /// The most calls that are shown.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Show reads and other calls too.
+    #[arg(long)]
+    pub all: bool,
+    /// Show what each call changed, as a unified diff.
+    #[arg(short, long)]
+    pub patch: bool,
+    /// Print one JSON object a line: {checkpoint, at, seq, session, agent, call_id, dialect, tool, path, command, outcome,
+    /// duration_ms, changes: [{path, change, added, removed, uncounted}], undone, restores, redo, diff?}.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The arguments of `sinew undo`.

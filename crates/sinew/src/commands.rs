@@ -9,6 +9,7 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod hook;
 pub(crate) mod import;
+pub(crate) mod log;
 pub(crate) mod mcp;
 pub(crate) mod mcp_servers;
 pub(crate) mod pipe;

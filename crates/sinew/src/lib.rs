@@ -126,8 +126,8 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
             false => wiring::CliInput::by_person(&cli.global)?,
         };
         match cli.command {
-            // `audit` works in any directory, and `doctor` reports what is broken.
-            cli::Command::Audit { .. } => {
+            // `audit` and `log` work in any directory, and `doctor` reports what is broken.
+            cli::Command::Audit { .. } | cli::Command::Log(_) => {
                 wiring::load_anyway(said, for_load.clone(), Project::Optional)
             }
             cli::Command::Doctor { .. } => {
@@ -154,6 +154,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&load()?, *json)
         }
+        cli::Command::Log(args) => commands::log::run(&load()?, args),
         cli::Command::Undo(args) => commands::undo::run(load()?, args),
         cli::Command::Checkpoint { command } => commands::checkpoint::run(load()?, command),
         cli::Command::Audit { command } => commands::audit::run(&load()?, command),

@@ -216,6 +216,9 @@ fn the_record_is_read_on_a_read_only_mount() {
             let ran = on_read_only_mount(&place, &state, args);
             assert!(ran.status.success(), "{what} {args:?}: {} {}", out(&ran), err(&ran));
         }
+        let ran = on_read_only_mount(&place, &state, &["log", "-p"]);
+        let is_whole = out(&ran).contains("Write 4.txt (new, +1 -0)") && out(&ran).contains("c1  ");
+        assert!(ran.status.success() && is_whole, "{what}: {} {}", out(&ran), err(&ran));
     };
     check("a log and its index");
     fs::remove_file(own.join("sinew.db-shm")).unwrap();

@@ -263,7 +263,7 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 22] = [
+const TOOLS: [&str; 23] = [
     "Read",
     "Write",
     "Edit",
@@ -284,11 +284,12 @@ const TOOLS: [&str; 22] = [
     "AgentInbox",
     "Message",
     "TodoWrite",
+    "Undo",
     "CheckpointList",
     "CheckpointRestore",
 ];
 
-const CORE: [&str; 14] = [
+const CORE: [&str; 15] = [
     "Read",
     "Write",
     "Edit",
@@ -303,6 +304,7 @@ const CORE: [&str; 14] = [
     "WebSearch",
     "MemoryRead",
     "MemoryWrite",
+    "Undo",
 ];
 
 #[test]
@@ -347,7 +349,18 @@ fn what_is_not_served_is_unknown() {
             "read",
             &["Read", "Glob", "Grep", "List", "MemoryRead", "TodoWrite", "CheckpointList"][..],
         ),
-        ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch", "MemoryWrite", "CheckpointRestore"]),
+        (
+            "edit",
+            &[
+                "Write",
+                "Edit",
+                "MultiEdit",
+                "ApplyPatch",
+                "MemoryWrite",
+                "Undo",
+                "CheckpointRestore",
+            ],
+        ),
         ("core", &CORE),
         ("run", &["Bash", "BashOutput", "KillShell", "Terminal"]),
         ("web", &["WebFetch", "WebSearch"]),

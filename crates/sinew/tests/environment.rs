@@ -543,7 +543,13 @@ fn ledger_in_the_home_is_told() {
         assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&all));
         String::from_utf8(all).unwrap().contains("another is in ")
     };
-    let all = [&["audit", "list"][..], &["audit", "verify"], &["checkpoint", "list"], &["doctor"]];
+    let all = [
+        &["audit", "list"][..],
+        &["audit", "verify"],
+        &["checkpoint", "list"],
+        &["log"],
+        &["doctor"],
+    ];
     for args in all {
         assert!(!told(args), "{args:?}");
     }

@@ -937,7 +937,11 @@ fn restore_stops_where_hooks_of_operations_block() {
         (r#"["ApplyPatch"]"#, true),
         (r#"["Bash", "Read"]"#, false),
     ] {
-        for paths in ["", "paths = [\"**/a.txt\"]\n"] {
+        const RESTORE: (&str, &str) = ("CheckpointRestore", r#"{"id": "c1"}"#);
+        const IN: &str = "paths = [\"**/a.txt\"]\n";
+        for (paths, (tool, arguments)) in
+            [("", RESTORE), (IN, RESTORE), ("", ("Undo", "{}")), (IN, ("Undo", "{}"))]
+        {
             let place = project();
             place.says(&["--session", "s", "call", "Write", WRITE], 0, &[]);
             let made = picture(&place.root);
@@ -948,11 +952,11 @@ fn restore_stops_where_hooks_of_operations_block() {
             let config = place.root.join("../hooks.toml");
             fs::write(&config, hook).unwrap();
             let config = config.to_str().unwrap();
-            let args = ["--config", config, "call", "CheckpointRestore", r#"{"id": "c1"}"#];
+            let args = ["--config", config, "--session", "s", "call", tool, arguments];
             let (code, said) = place.run(&args);
-            assert_eq!(code == 0, !blocks, "{tools} {paths}: {said}");
-            assert_eq!(picture(&place.root) == made, blocks, "{tools} {paths}: {said}");
-            assert_eq!(said.contains("hook"), blocks, "{tools} {paths}: {said}");
+            assert_eq!(code == 0, !blocks, "{tools} {paths} {tool}: {said}");
+            assert_eq!(picture(&place.root) == made, blocks, "{tools} {paths} {tool}: {said}");
+            assert_eq!(said.contains("hook"), blocks, "{tools} {paths} {tool}: {said}");
         }
     }
 }

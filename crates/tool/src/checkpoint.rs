@@ -10,10 +10,10 @@ use crate::{Kind, Slot, ToolError};
 /// The request of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restore {
-    /// The wire name of the argument that names the checkpoint, for messages.
+    /// The wire name of the argument that chooses the checkpoint, for messages.
     pub argument: &'static str,
-    /// The checkpoint, by id.
-    pub id: String,
+    /// The checkpoint.
+    pub choice: RestoreChoice,
     /// Whether it restores this checkpoint alone, without the later ones of its session.
     pub only: bool,
     /// Whether it starts at the first checkpoint of the same turn.
@@ -28,6 +28,20 @@ pub struct Restore {
     pub operations: &'static [(RestoreAct, &'static [&'static str])],
     /// The operations that change memory files: a rule that denies one of them denies each act there.
     pub of_memory: &'static [&'static str],
+}
+
+/// Which checkpoint a restore restores the state before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RestoreChoice {
+    /// The one with this ID.
+    Id(String),
+    /// The one of the last changes in force of the caller's session, or of the last undos.
+    Last {
+        /// How many are taken back.
+        n: usize,
+        /// Whether undos are taken back.
+        redo: bool,
+    },
 }
 
 /// The state of a path.

@@ -54,7 +54,7 @@ pub use caller::Caller;
 pub use cancel::{Cancel, CancelWait};
 pub use checkpoint::{
     CheckpointInfo, CheckpointQuery, Checkpoints, NoCheckpoints, PathChange, Restore, RestoreAct,
-    RestoreConflict, RestorePlan, RestoreStep, Was,
+    RestoreChoice, RestoreConflict, RestorePlan, RestoreStep, Was,
 };
 pub use claim::{Access, Claim, FileState, FileTarget, Links, MemoryScope, Targets};
 pub use content_hash::ContentHash;

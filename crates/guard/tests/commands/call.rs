@@ -64,11 +64,37 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
             if works(&helper, level) { full_disk(&helper, level) } else { Ok(()) }
         })
     }));
+    trials.extend(SandboxLevel::ALL.map(|level| {
+        let helper = helper.clone();
+        Trial::test(
+            format!("call: changes are kept where checkpoints are on, on {level}"),
+            move || {
+                let _turn = beside_others();
+                if works(&helper, level) { kept(&helper, level) } else { Ok(()) }
+            },
+        )
+    }));
     let helper = helper.clone();
     trials.push(Trial::test("call: no command runs that path globs do not hold for", move || {
         not_judged(&helper)
     }));
     trials
+}
+
+fn kept(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
+    for keeps in [true, false] {
+        let place = match keeps {
+            true => Place::new(helper, level),
+            false => Place::keeping_nothing(helper, level),
+        };
+        fs::write(place.root.join("old"), "old")?;
+        let done = place.run("rm old; echo > new", Duration::from_secs(20))?;
+        let changes = done.findings.changes.map(|changes| (changes.n_made, changes.n_removed));
+        // Without a sandbox no supervisor performs the calls of a command.
+        let expected = (keeps && level != SandboxLevel::None).then_some((1, 1));
+        that(changes == expected, || format!("{changes:?} for {expected:?}, keeping: {keeps}"))?;
+    }
+    Ok(())
 }
 
 /// Returns an error unless something holds.

@@ -59,6 +59,11 @@ impl UndoHistory {
         history
     }
 
+    /// Returns what an undo can take back, or a redo: the last one first.
+    pub fn left(&self, redo: bool) -> Vec<CheckpointId> {
+        if redo { self.undos().collect() } else { self.changes().collect() }
+    }
+
     /// Returns the changes in force, the newest first.
     pub fn changes(&self) -> impl Iterator<Item = CheckpointId> + '_ {
         self.changes.from(self.now.change)

@@ -2,6 +2,7 @@
 //!
 //! The database is opened read-only, so this works beside writers and on a read-only file system.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ impl From<rusqlite::Error> for AuditError {
 pub struct Wanted {
     /// The session.
     pub session: Option<String>,
+    /// One of these sessions or calls; `limit` counts the other records too.
+    pub among: Option<SessionsAndCalls>,
     /// The wire name of the tool, or a prefix with `*`.
     pub tool: Option<String>,
     /// The path, or a directory above it.
@@ -81,6 +84,15 @@ pub struct Wanted {
     pub newest_first: bool,
     /// The most records.
     pub limit: Option<u64>,
+}
+
+/// Sessions, and IDs of further calls.
+#[derive(Debug, Clone, Default)]
+pub struct SessionsAndCalls {
+    /// The sessions.
+    pub sessions: HashSet<String>,
+    /// The calls.
+    pub calls: HashSet<String>,
 }
 
 /// A ledger opened for reading.
@@ -194,13 +206,40 @@ impl Audit {
         );
         let failed = |error: rusqlite::Error| AuditError::from(error);
         let mut statement = self.connection().prepare(&sql).map_err(failed)?;
+        let column = |name| statement.column_index(name).map_err(failed);
+        let (session, call_id) = (column("session")?, column("call_id")?);
         let mut rows = statement.query(params_from_iter(values)).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
+            let is_in = |column, names: &HashSet<String>| {
+                let text = row.get_ref(column).ok().and_then(|value| value.as_str().ok());
+                text.is_some_and(|text| names.contains(text))
+            };
+            // There may be more names than a statement has parameters.
+            let is_among = |among: &SessionsAndCalls| {
+                is_in(session, &among.sessions) || is_in(call_id, &among.calls)
+            };
+            if !wanted.among.as_ref().is_none_or(is_among) {
+                continue;
+            }
             let mut record = record::of_row(row).map_err(failed)?;
             record.changes = self.changes(record.link.seq).map_err(failed)?;
             take(record)?;
         }
         Ok(())
+    }
+
+    /// Returns the sessions with a call on this path or one beneath it.
+    pub fn sessions_beneath(&self, path: &Path) -> Result<Vec<String>, AuditError> {
+        let path = path.to_string_lossy();
+        let path = path.trim_end_matches('/');
+        let is_beneath = "file_path = ?1 OR substr(file_path, 1, length(?1) + 1) = ?1 || '/'";
+        let sql = format!(
+            "SELECT DISTINCT session FROM record WHERE session IS NOT NULL AND ({is_beneath}
+                OR seq IN (SELECT seq FROM further_change WHERE {is_beneath}))"
+        );
+        let mut statement = self.connection().prepare(&sql)?;
+        let sessions = statement.query_map([path], |row| row.get(0))?;
+        Ok(sessions.collect::<Result<_, _>>()?)
     }
 
     /// Returns the previous record of one, if known.

@@ -1,4 +1,4 @@
-//! Opens the database to read it, even on a file system mounted read-only.
+//! Opens a database of the state directory to read it, even on a file system mounted read-only.
 //!
 //! SQLite creates a `-shm` file beside a database in WAL mode. Where it cannot, a database with a missing or
 //! empty log is opened as immutable. With other logs this would ignore content, so database and log are read
@@ -21,19 +21,23 @@ use crate::database::{self, Failed};
 
 /// A database opened for reading, with its temporary copy, if any.
 #[derive(Debug)]
-pub(super) struct Reading {
-    pub(super) connection: Connection,
+pub(crate) struct Reading {
+    pub(crate) connection: Connection,
     /// Dropped after the connection.
     _copy: Option<Copied>,
 }
 
-/// Opens the database of a state directory for reading.
+/// Opens the ledger's database of a state directory for reading.
 pub(super) fn open(state: &Path, patience: Duration) -> Result<Reading, Failed> {
     // The lock prevents renames between opening the files.
     let _lock = locked(state, patience)?;
-    let path = state.join(NAME);
-    let connection = match connect(&path, patience) {
-        Err(error) if needs_to_write(&error) => return without_writing(state, patience),
+    open_file(&state.join(NAME), patience)
+}
+
+/// Opens a database for reading.
+pub(crate) fn open_file(path: &Path, patience: Duration) -> Result<Reading, Failed> {
+    let connection = match connect(path, patience) {
+        Err(error) if needs_to_write(&error) => return without_writing(path, patience),
         connection => connection?,
     };
     Ok(Reading { connection, _copy: None })
@@ -73,12 +77,11 @@ fn needs_to_write(error: &rusqlite::Error) -> bool {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn without_writing(state: &Path, patience: Duration) -> Result<Reading, Failed> {
-    let path = state.join(NAME);
-    let log = state.join(format!("{NAME}-wal"));
+fn without_writing(path: &Path, patience: Duration) -> Result<Reading, Failed> {
+    let log = log_of(path);
     let has_log = fs::symlink_metadata(&log).is_ok_and(|meta| 0 < meta.len());
     if !has_log {
-        let connection = connect(Path::new(&immutable(&path)), patience)?;
+        let connection = connect(Path::new(&immutable(path)), patience)?;
         return Ok(Reading { connection, _copy: None });
     }
     let failed = |error: io::Error| {
@@ -89,10 +92,17 @@ fn without_writing(state: &Path, patience: Duration) -> Result<Reading, Failed> 
     };
     let copy = Copied::new().map_err(failed)?;
     let to = copy.0.join(NAME);
-    fs::copy(&path, &to).map_err(failed)?;
-    fs::copy(&log, copy.0.join(format!("{NAME}-wal"))).map_err(failed)?;
+    fs::copy(path, &to).map_err(failed)?;
+    fs::copy(&log, log_of(&to)).map_err(failed)?;
     let connection = connect(&to, patience)?;
     Ok(Reading { connection, _copy: Some(copy) })
+}
+
+/// Returns the write-ahead log of a database.
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    PathBuf::from(log)
 }
 
 /// Returns the URI of an immutable database: no locks, no new files.

@@ -83,7 +83,7 @@ pub(super) fn contained(
         let cwd = request.cwd.as_deref();
         return Ok(decoded
             .guard
-            .contain_restore(&restore, cwd, roots)?
+            .contain_restore(&restore, &caller.session, cwd, roots)?
             .by(caller, decoded.store.clone()));
     }
     let Some(command) = decoded.prepared.command() else {

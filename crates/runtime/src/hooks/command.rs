@@ -163,7 +163,7 @@ impl From<String> for Unanswered {
     }
 }
 
-const RESTORE: &str = "CheckpointRestore";
+const RESTORES: [&str; 2] = ["CheckpointRestore", "Undo"];
 /// The operations whose rules apply to the steps of a restore.
 const RESTORED_AS: [&str; 5] = ["Write", "Edit", "MultiEdit", "ApplyPatch", "MakeDirectory"];
 
@@ -235,7 +235,9 @@ impl CommandHook {
             let means = |name: &&str| tool_matches(pattern, name) || name_matches(pattern, name);
             RESTORED_AS.iter().any(means)
         };
-        operation == RESTORE && self.settings.tools.iter().any(named) && self.is_for_paths(paths)
+        RESTORES.contains(&operation)
+            && self.settings.tools.iter().any(named)
+            && self.is_for_paths(paths)
     }
 
     fn is_for_paths(&self, paths: impl FnOnce() -> Option<Vec<String>>) -> bool {

@@ -3,7 +3,7 @@
 //! It reads the ledger without changing it, while other processes write. Terminal output escapes invisible
 //! characters; JSON output is pure ASCII.
 
-mod form;
+pub(super) mod form;
 mod tree;
 
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
@@ -27,6 +27,9 @@ use crate::wiring::{self, Loaded};
 const MAX_LISTED: usize = 120;
 /// The limit of an export line, in bytes: a record of thousands of changes is shorter.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
+
+/// The exit code of a refused call.
+pub(super) const REFUSED: u8 = 3;
 
 /// Runs the subcommand.
 pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
@@ -172,8 +175,6 @@ fn plain(path: &Path) -> String {
 
 /// Returns the outcomes that a word means.
 fn outcomes(word: &str) -> anyhow::Result<Vec<String>> {
-    /// The exit code of a refused call.
-    const REFUSED: u8 = 3;
     let kinds = Kind::ALL.iter().copied();
     let meant: Vec<String> = match word {
         "ok" => vec![String::from(word)],
@@ -310,7 +311,7 @@ impl Shown {
 }
 
 /// Returns the state of a call that has an intent and no end.
-fn state(record: &Record) -> Option<&'static str> {
+pub(super) fn state(record: &Record) -> Option<&'static str> {
     let is_intent = record.text("phase") == Some("intent");
     is_intent.then(|| match record.is_of_dead_process() {
         Some(false) => "running",
@@ -320,7 +321,8 @@ fn state(record: &Record) -> Option<&'static str> {
     })
 }
 
-fn short(text: &str, n_chars: usize) -> String {
+/// Returns the first characters of a text.
+pub(super) fn short(text: &str, n_chars: usize) -> String {
     match text.char_indices().nth(n_chars) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),

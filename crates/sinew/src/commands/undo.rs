@@ -100,9 +100,7 @@ fn chosen(
     for (session, listed) in &sessions {
         // An undo restores a whole session, so the last change decides where the session belongs.
         let near = |one: &Listed| one.mark.roots.iter().any(|root| is_near(root, roots));
-        let history = UndoHistory::of(listed);
-        let ids: Vec<_> =
-            if args.redo { history.undos().collect() } else { history.changes().collect() };
+        let ids = UndoHistory::of(listed).left(args.redo);
         if !ids.is_empty() && listed.iter().any(near) {
             all.push((session, ids));
         }
@@ -148,7 +146,7 @@ fn chosen(
 }
 
 /// Returns whether a root is one of these, or is in one, or has one in it.
-fn is_near(root: &Path, roots: &[PathBuf]) -> bool {
+pub(super) fn is_near(root: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|one| one.starts_with(root) || root.starts_with(one))
 }
 

@@ -126,7 +126,7 @@ fn field(name: String, value: &Value) -> Option<(String, Field<'static>)> {
 }
 
 /// Writes an object as one line of ASCII.
-pub(super) fn write_line(out: &mut impl Write, object: &Map<String, Value>) -> anyhow::Result<()> {
+pub(crate) fn write_line(out: &mut impl Write, object: &Map<String, Value>) -> anyhow::Result<()> {
     object.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Ascii))?;
     out.write_all(b"\n")?;
     Ok(())
