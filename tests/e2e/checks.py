@@ -201,8 +201,8 @@ def make_removable(function, path, _):
     function(path)
 
 
-def descendants():
-    """Returns the processes below this one as (number, name), orphans of children included."""
+def descendants(of=None):
+    """Returns the processes below this one, or below another, as (number, name), orphans of children included."""
     children = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -212,7 +212,7 @@ def descendants():
                 if state != "Z":
                     name = name.partition("(")[2]
                     children.setdefault(int(parent), []).append((int(entry.name), name))
-    found, todo = [], [os.getpid()]
+    found, todo = [], [of or os.getpid()]
     while todo:
         below = children.get(todo.pop(), [])
         found += below

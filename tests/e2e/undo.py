@@ -1,10 +1,12 @@
 """Commands and their undo: what random scripts change comes back, byte for byte, whatever they do."""
 
+import contextlib
 import hashlib
 import json
 import os
 import random
 import shutil
+import signal
 import stat
 import subprocess
 import time
@@ -15,6 +17,7 @@ from checks import Skip, check, equal, short, true
 SEED = int(os.environ.get("SINEW_UNDO_SEED", 26))
 # `cargo xtask nightly undo` runs 2,000.
 N_SCRIPTS = int(os.environ.get("SINEW_UNDO_SCRIPTS", 60))
+N_KILLS = int(os.environ.get("SINEW_UNDO_KILLS", 8))
 FIRST = int(os.environ.get("SINEW_UNDO_FIRST", 0))
 
 
@@ -289,6 +292,15 @@ HOLES = {
     "a symlink takes the place of a directory": ({"d/a": "a\n", "e/a": "other\n"}, "rm -r d; ln -s e d; echo x >> d/a"),
     "empty files go": ({"a": "", "d/b": ""}, "rm a d/b; rmdir d"),
     "a name that is no UTF-8 comes": ({"a": "a\n"}, "echo x > a"),
+    "a file is replaced, then removed": ({"a": "first\n", "b": "b\n"}, "sed -i s/first/x/ a; rm a; echo n > t; mv t b; rm b"),
+    "a removed file is emptied by its descriptor": ({"a": "first\n"}, "exec 3<a; rm a; : > /proc/self/fd/3; true"),
+    "a file without a name is opened again": (
+        {"a": "a\n"}, "python3 -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_RDWR); os.open(f\"/proc/self/fd/{f}\", os.O_RDWR)'; echo x > a",
+    ),
+    "a directory is moved, another one takes its place": (
+        {"a/x": "1\n", "b/x": "2\n"}, "mv a c; mv b a; echo 3 >> a/x; mv c b; echo 4 >> b/x; mv a d; rm -r d",
+    ),
+    "names with blanks and lines": ({"a b/c\nd": "1\n", "-rf": "2\n"}, "rm -- -rf; mv 'a b' 'c  d'; rm -r c*"),
     "modes": ({"a": "a\n", "d/b": "b\n"}, "chmod 4755 a; chmod 700 d; rm -r d"),
     "ten thousand files": ({f"d/{n % 100}/{n}": f"{n}\n" for n in range(10_000)}, "rm -rf d; mkdir d; echo x > d/new"),
 }
@@ -367,6 +379,101 @@ def on_other_file_systems(directory):
             shutil.rmtree(root)
 
 
+def writers(directory):
+    with check("a file that a program of the user has open for writing"):
+        root = made(directory / "writers", **{"log/app": "first\n", "src": "source\n"})
+        with open(root / "log/app", "a") as log, Pipe(root) as pipe:
+            reply = pipe.bash("rm -rf log; rm src")
+            log.write("later\n")
+            log.flush()
+            id = checkpoint(reply)
+            true(pipe.restore(id)["ok"], "no restore")
+            equal((root / "log/app").read_text(), "first\n", "the log as it was when it was removed")
+            log.write("and later\n")
+            log.flush()
+            # What was kept is not what the program writes.
+            shutil.rmtree(root / "log")
+            true(pipe.restore(id, force=True)["ok"], "no second restore")
+            equal((root / "log/app").read_text(), "first\n", "the log once more")
+    with check("a copy that is removed while another command writes to it"):
+        root = made(directory / "copies", **{"src/a": "source\n" * 1_000})
+        was = look(root)
+        with Pipe(root) as pipe:
+            pipe.call("Bash", command="cp -r src copy; exec 3<>copy/a; while [ ! -e go ]; do sleep 0.1; done; echo XXXX >&3; touch done; sleep 30", run_in_background=True)
+            for _ in range(100):
+                if (root / "copy/a").exists():
+                    break
+                time.sleep(0.05)
+            time.sleep(0.3)
+            pipe.bash("rm -rf copy")
+            reply = pipe.bash("rm -rf src")
+            checks.write(root / "go", "")
+            for _ in range(100):
+                if (root / "done").exists():
+                    break
+                time.sleep(0.05)
+            true(pipe.restore(checkpoint(reply), only=True)["ok"], "no restore")
+            equal(look(root / "src"), {path[4:]: what for path, what in was.items() if path.startswith(b"src/")}, "the source")
+
+
+LONG = (
+    "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do cp -r src copy$n; rm -rf copy$((n - 1)); sed -i s/line/row$n/ src/d1/*; mv src/d2 src/e$n; mv src/e$n src/d2;"
+    " rm -f src/d3/f$n; echo $n >> src/d4/f1; git commit -qam $n; chmod 700 src/d5/f$n; ln -f src/d6/f1 src/d6/g; done; rm -rf src"
+)
+
+
+def killed(directory):
+    """Kills sinew, its supervisor, or all of it in the middle of a command, and restores."""
+    chance = random.Random(SEED)
+    for who in ["sinew", "supervisor", "everything"]:
+        with check(f"kill -9 of {who} at {N_KILLS} moments: all comes back"):
+            n_changed, longest = 0, 0.6
+            for n in range(N_KILLS):
+                root = directory / f"killed-{who}-{n}"
+                for d in range(1, 7):
+                    for f in range(1, 13):
+                        checks.write(root / f"src/d{d}/f{f}", f"line {d} {f}\n" * (20 * f))
+                git(root, "init", "-q")
+                git(root, "add", "-A")
+                git(root, "commit", "-qm", "first")
+                was, head = look(root), git(root, "rev-parse", "HEAD")
+                pipe = Pipe(root, "--session", f"{who}-{n}")
+                pipe.send("Bash", command="".join(f"export {key}={value}; " for key, value in NAMES.items()) + LONG)
+                time.sleep(chance.uniform(0.02, longest))
+                family = [pipe.process.pid, *(pid for pid, _ in checks.descendants(pipe.process.pid))]
+                helpers = [pid for pid in family[1:] if b"sinew-helper" in command_line(pid)]
+                victims = {"sinew": family[:1], "supervisor": helpers[1:2] or helpers, "everything": family}[who]
+                for pid in victims:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                if who == "supervisor":
+                    pipe.process.stdin.close()
+                pipe.process.wait(timeout=30)
+                pipe.process.stdout.close()
+                checks.wait_for_no_sinew()
+                changed = look(root) != was
+                n_changed += changed
+                with Pipe(root) as after:
+                    listed = after.call("CheckpointList", session=f"{who}-{n}")["structured"]
+                    found = listed["checkpoints"]
+                    if changed:
+                        true(found, f"moment {n}: no checkpoint")
+                        restored = after.restore(found[-1]["id"], force=True)
+                        true(restored["ok"], f"moment {n}: {restored['error']}")
+                wrong = difference(look(root), was)
+                true(not wrong, f"moment {n}: {wrong}")
+                equal(git(root, "rev-parse", "HEAD"), head, f"moment {n}: HEAD")
+                shutil.rmtree(root, onerror=checks.make_removable)
+            print(f"     {n_changed} of {N_KILLS} kills came after a change")
+            true(N_KILLS // 3 < n_changed, "the kills came too early")
+
+
+def command_line(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+    return b""
+
+
 def conflicts(directory):
     with check("what the user changed meanwhile is not overwritten unless forced"):
         root = made(directory / "meanwhile", a="a\n", b="b\n")
@@ -420,6 +527,8 @@ def main(directory):
     tools_of_the_user(directory)
     on_other_file_systems(directory)
     conflicts(directory)
+    writers(directory)
+    killed(directory)
     with check(f"{N_SCRIPTS} random scripts of commands are undone"):
         scripts(directory)
 

@@ -157,6 +157,10 @@ pub fn past(
     let above = path.ancestors().skip(1).filter(|above| cleared.contains(*above)).last();
     let above = above.ok_or(FileError::NotDirectory)?;
     let found = resolve(roots, above, Links::Itself)?;
+    // Rules judge the path as it is written, so no symlink may lead there.
+    if found.real != above {
+        return Err(FileError::NotDirectory);
+    }
     let mut names: Vec<CString> = found.name.into_iter().collect();
     for part in path.strip_prefix(above).map_err(|_| FileError::NotDirectory)?.components() {
         let Component::Normal(name) = part else { return Err(FileError::NotDirectory) };

@@ -18,6 +18,9 @@ pub use origins::{OldState, Origins};
 /// The largest group in bytes; one has a few paths.
 const MAX_GROUP: usize = 64 * 1024;
 
+/// Device and inode numbers of a file.
+pub type Inode = (u64, u64);
+
 /// The state of a regular file without its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileBefore {
@@ -25,8 +28,8 @@ pub struct FileBefore {
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
-    /// The inode.
-    pub inode: u64,
+    /// Device and inode.
+    pub inode: Inode,
     /// The names of the inode.
     pub n_links: u64,
 }
@@ -68,14 +71,14 @@ pub enum UndoRecord {
     Directory(PathBuf, u32),
     /// A FIFO, socket or device is removed or replaced.
     Special(PathBuf),
-    /// The mode changes, which is this one so far; with the inode of a file that has several names, else 0.
-    Mode(PathBuf, u32, u64),
+    /// The mode changes, which is this one so far; with the inode of a file that has several names, else zeros.
+    Mode(PathBuf, u32, Inode),
     /// A name moves; says whether it is a directory, and its inode.
-    Moved(PathBuf, PathBuf, bool, u64),
-    /// Two names change places; says of each whether it is a directory.
-    Exchanged(PathBuf, PathBuf, bool, bool),
+    Moved(PathBuf, PathBuf, bool, Inode),
+    /// Two names change places; says of each whether it is a directory, and the inode of the first.
+    Exchanged(PathBuf, PathBuf, (bool, bool), Inode),
     /// A file gets a second name.
-    Linked(PathBuf, PathBuf, u64),
+    Linked(PathBuf, PathBuf, Inode),
     /// More is changed than the log holds.
     Full,
 }
@@ -135,9 +138,10 @@ impl Writer<'_> {
             UndoRecord::Made(path) => self.kind(0).path(path),
             UndoRecord::File(path, before, image) => {
                 self.kind(1).path(path);
-                for number in [before.size, u64::from(before.mode), before.inode, before.n_links] {
+                for number in [before.size, u64::from(before.mode), before.n_links] {
                     self.number(number);
                 }
+                self.inode(before.inode);
                 let (kind, number) = match image {
                     BeforeImage::Empty => (0, 0),
                     BeforeImage::Moved(number) => (1, *number),
@@ -160,22 +164,22 @@ impl Writer<'_> {
             UndoRecord::Mode(path, mode, inode) => {
                 self.kind(5).path(path);
                 self.number(u64::from(*mode));
-                self.number(*inode);
+                self.inode(*inode);
             }
             UndoRecord::Moved(from, to, is_dir, inode) => {
                 self.kind(6).path(from);
                 self.path(to);
-                self.kind(u8::from(*is_dir)).number(*inode);
+                self.kind(u8::from(*is_dir)).inode(*inode);
             }
-            UndoRecord::Exchanged(one, other, is_dir, other_is_dir) => {
+            UndoRecord::Exchanged(one, other, (is_dir, other_is_dir), inode) => {
                 self.kind(7).path(one);
                 self.path(other);
-                self.kind(u8::from(*is_dir)).kind(u8::from(*other_is_dir));
+                self.kind(u8::from(*is_dir)).kind(u8::from(*other_is_dir)).inode(*inode);
             }
             UndoRecord::Linked(from, to, inode) => {
                 self.kind(8).path(from);
                 self.path(to);
-                self.number(*inode);
+                self.inode(*inode);
             }
             UndoRecord::Full => {
                 self.kind(9);
@@ -186,6 +190,11 @@ impl Writer<'_> {
     fn kind(&mut self, kind: u8) -> &mut Self {
         self.0.push(kind);
         self
+    }
+
+    fn inode(&mut self, (device, inode): Inode) {
+        self.number(device);
+        self.number(inode);
     }
 
     fn number(&mut self, number: u64) {
@@ -210,8 +219,8 @@ impl Reader<'_> {
                 let before = FileBefore {
                     size: self.number()?,
                     mode: self.mode()?,
-                    inode: self.number()?,
                     n_links: self.number()?,
+                    inode: self.inode()?,
                 };
                 let image = match (self.kind()?, self.number()?) {
                     (0, _) => BeforeImage::Empty,
@@ -227,15 +236,15 @@ impl Reader<'_> {
             2 => UndoRecord::Link(self.path()?, self.path()?),
             3 => UndoRecord::Directory(self.path()?, self.mode()?),
             4 => UndoRecord::Special(self.path()?),
-            5 => UndoRecord::Mode(self.path()?, self.mode()?, self.number()?),
-            6 => UndoRecord::Moved(self.path()?, self.path()?, self.kind()? == 1, self.number()?),
+            5 => UndoRecord::Mode(self.path()?, self.mode()?, self.inode()?),
+            6 => UndoRecord::Moved(self.path()?, self.path()?, self.kind()? == 1, self.inode()?),
             7 => UndoRecord::Exchanged(
                 self.path()?,
                 self.path()?,
-                self.kind()? == 1,
-                self.kind()? == 1,
+                (self.kind()? == 1, self.kind()? == 1),
+                self.inode()?,
             ),
-            8 => UndoRecord::Linked(self.path()?, self.path()?, self.number()?),
+            8 => UndoRecord::Linked(self.path()?, self.path()?, self.inode()?),
             9 => UndoRecord::Full,
             _ => return None,
         })
@@ -245,6 +254,10 @@ impl Reader<'_> {
         let (kind, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*kind)
+    }
+
+    fn inode(&mut self) -> Option<Inode> {
+        Some((self.number()?, self.number()?))
     }
 
     fn number(&mut self) -> Option<u64> {
@@ -293,7 +306,7 @@ mod tests {
     use super::*;
 
     fn all() -> Vec<Vec<UndoRecord>> {
-        let before = FileBefore { size: 7, mode: 0o644, inode: 11, n_links: 2 };
+        let before = FileBefore { size: 7, mode: 0o644, inode: (1, 11), n_links: 2 };
         let path = |name: &str| PathBuf::from(name);
         let odd = PathBuf::from(OsString::from_vec(vec![b'/', 0xff, b'\n']));
         let images = [
@@ -308,10 +321,10 @@ mod tests {
             images.map(|image| vec![UndoRecord::File(odd.clone(), before, image)]).into();
         all.push(vec![UndoRecord::Made(path("/a")), UndoRecord::Link(path("/b"), path("../c"))]);
         all.push(vec![UndoRecord::Directory(path("/d"), 0o700), UndoRecord::Special(path("/e"))]);
-        all.push(vec![UndoRecord::Mode(path("/f"), 0o4755, 9), UndoRecord::Full]);
-        all.push(vec![UndoRecord::Moved(path("/g"), path("/h"), true, 3)]);
-        all.push(vec![UndoRecord::Exchanged(path("/i"), path("/j"), false, true)]);
-        all.push(vec![UndoRecord::Linked(path("/k"), path("/l"), 4)]);
+        all.push(vec![UndoRecord::Mode(path("/f"), 0o4755, (1, 9)), UndoRecord::Full]);
+        all.push(vec![UndoRecord::Moved(path("/g"), path("/h"), true, (1, 3))]);
+        all.push(vec![UndoRecord::Exchanged(path("/i"), path("/j"), (false, true), (1, 5))]);
+        all.push(vec![UndoRecord::Linked(path("/k"), path("/l"), (1, 4))]);
         all
     }
 

@@ -330,7 +330,7 @@ impl Contained {
             Arc::clone(&self.guard.shared.knowledge),
             self.caller.clone(),
             Arc::clone(&self.targets),
-            settings,
+            Arc::clone(&settings),
         ));
         let kept = match &self.restoring {
             None => self.guard.kept(),
@@ -360,7 +360,8 @@ impl Contained {
             ),
         )
         .without(narrowed.beneath.clone())
-        .taking(narrowed.taken.clone());
+        .taking(narrowed.taken.clone())
+        .by(settings);
         let checkpoints = OfWorld::new(
             Arc::clone(&self.guard),
             Arc::clone(&self.roots),

@@ -18,6 +18,10 @@ impl KeepsChanges for CommandCheckpoints {
         self.0.before_images().map_err(io::Error::other)
     }
 
+    fn is_busy(&self) -> bool {
+        self.0.has_commands_under_way()
+    }
+
     fn begin(&self, caller: &Caller, roots: &[PathBuf]) -> io::Result<Box<dyn CommandUndo>> {
         let mark = CallContext {
             session: caller.session.clone(),

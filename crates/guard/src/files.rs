@@ -11,8 +11,8 @@ use rustix::fs::{fstat, readlinkat};
 use sinew_tool::sync::lock;
 use sinew_tool::{
     Access, Becomes, Change, CommitError, Expect, FileError, FileKind, FileMeta, FileMode, FileOp,
-    FileState, FileTarget, Files, Identity, Info, Listing, Opened, Slot, Stamp, Targets, Visitors,
-    WalkOptions, WalkReport, Written,
+    FileSettings, FileState, FileTarget, Files, Identity, Info, Listing, Opened, Slot, Stamp,
+    Targets, Visitors, WalkOptions, WalkReport, Written,
 };
 
 use crate::change::kept;
@@ -73,6 +73,7 @@ pub(crate) struct GuardedFiles {
     beneath: Option<Arc<Beneath>>,
     /// Rules on descendants of directories that it moves.
     taken: Option<Arc<Taken>>,
+    settings: Arc<FileSettings>,
 }
 
 impl GuardedFiles {
@@ -87,6 +88,7 @@ impl GuardedFiles {
     ) -> Self {
         let changes = Mutex::new(Vec::new());
         let since = now();
+        let settings = Arc::clone(&guard.files);
         Self {
             guard,
             roots,
@@ -99,7 +101,13 @@ impl GuardedFiles {
             since,
             beneath: None,
             taken: None,
+            settings,
         }
+    }
+
+    /// Changes files by other settings than those of the vocabulary.
+    pub(crate) fn by(self, settings: Arc<FileSettings>) -> Self {
+        Self { settings, ..self }
     }
 
     /// Hides paths from searches.
@@ -172,7 +180,7 @@ impl GuardedFiles {
 
     fn terms(&self) -> Terms<'_> {
         Terms {
-            settings: &self.guard.files,
+            settings: &self.settings,
             locks: &self.guard.shared.locks,
             dir_locking: self.guard.shared.dir_locking,
             knowledge: &self.knowledge,

@@ -227,6 +227,8 @@ struct SharedCheckpoints {
     ends: Arc<OnceLock<Instant>>,
     /// Set once checkpoints of commands whose processes died are made.
     has_recovered: OnceLock<()>,
+    /// The threads that make checkpoints of commands that have ended.
+    under_way: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -268,6 +270,7 @@ impl Checkpoints {
                 helper: Mutex::new(None),
                 ends: Arc::default(),
                 has_recovered: OnceLock::new(),
+                under_way: Mutex::default(),
             }),
         }
     }
@@ -292,11 +295,14 @@ impl Checkpoints {
 
     /// Begins the checkpoint of a call; writes nothing yet.
     pub fn begin(&self, mark: CallContext) -> CheckpointDraft {
+        self.shared.wait_for_commands();
+        self.shared.recover_once();
         CheckpointDraft::new(Arc::clone(&self.shared), mark)
     }
 
     /// Lists checkpoints, the newest first.
     pub fn list(&self, query: &Query<'_>) -> Result<Vec<Listed>, CheckpointError> {
+        self.shared.wait_for_commands();
         self.shared.recover_commands();
         self.shared.read(|connection| Ok(index::list(connection, query)?))
     }
@@ -309,6 +315,7 @@ impl Checkpoints {
 
     /// Returns the changes of a checkpoint's call, by path.
     pub fn entries(&self, id: CheckpointId) -> Result<Vec<Entry>, CheckpointError> {
+        self.shared.wait_for_commands();
         let entries = self.shared.read(|connection| Ok(index::entries(connection, id)?))?;
         if entries.is_empty() { Err(CheckpointError::Unknown(id)) } else { Ok(entries) }
     }
@@ -320,6 +327,7 @@ impl Checkpoints {
 
     /// Returns the changes since a checkpoint, for the plan of a restore.
     pub fn history(&self, id: CheckpointId, scope: Scope) -> Result<History, CheckpointError> {
+        self.shared.wait_for_commands();
         self.shared.recover_commands();
         self.shared.read(|connection| {
             let session = index::session_of(connection, id)?;
@@ -354,6 +362,12 @@ impl Checkpoints {
         })?;
         let n_bytes = self.shared.contents.list()?.iter().map(|found| found.n_bytes).sum();
         Ok(Usage { n_checkpoints, n_bytes })
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        self.shared.wait_for_commands();
     }
 }
 

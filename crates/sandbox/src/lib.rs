@@ -254,6 +254,8 @@ impl Commands {
     fn order_at_once(&self, session: &str, job: Job) -> AtOnce {
         // Another call may hold the lock while it opens one.
         let sessions = self.sessions.try_lock().ok();
+        let is_busy = self.keeper.as_ref().is_some_and(|keeper| keeper.is_busy());
+        let sessions = sessions.filter(|_| !is_busy);
         let opened = sessions.and_then(|sessions| self.opened(&sessions, session, &job.globs));
         match opened {
             Some(session) => AtOnce::Ordered(self.order_of(session, job)),

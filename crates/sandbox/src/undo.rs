@@ -15,6 +15,9 @@ pub trait KeepsChanges: fmt::Debug + Send + Sync {
     /// Opens the directory that holds those of all commands.
     fn directory(&self) -> io::Result<OwnedFd>;
 
+    /// Returns whether a command would wait for the checkpoint of an earlier one.
+    fn is_busy(&self) -> bool;
+
     /// Begins to keep what a command changes in these roots.
     fn begin(&self, caller: &Caller, roots: &[PathBuf]) -> io::Result<Box<dyn CommandUndo>>;
 }

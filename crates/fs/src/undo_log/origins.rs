@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::{BeforeImage, FileBefore, UndoRecord, UnkeptReason};
+use super::{BeforeImage, FileBefore, Inode, UndoRecord, UnkeptReason};
 
 /// What was at a path before the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Origins {
     /// before. A path that a directory left has none. The last of two with the same path counts.
     moved: Vec<(PathBuf, Option<PathBuf>)>,
     /// Inodes of old files that got another name, with the paths of the files.
-    linked: HashMap<u64, PathBuf>,
+    linked: HashMap<Inode, PathBuf>,
     is_full: bool,
 }
 
@@ -70,7 +70,7 @@ impl Origins {
     }
 
     /// Returns the path before the command of an old file that is not kept yet, by another name that it got since.
-    pub fn linked(&self, inode: u64) -> Option<&Path> {
+    pub fn linked(&self, inode: Inode) -> Option<&Path> {
         let origin = self.linked.get(&inode)?;
         (!self.old.contains_key(origin)).then_some(origin)
     }
@@ -118,7 +118,7 @@ impl Origins {
                 }
             }
             UndoRecord::Moved(from, to, is_dir, _) => self.moves(&from, &to, is_dir),
-            UndoRecord::Exchanged(one, other, is_dir, other_is_dir) => {
+            UndoRecord::Exchanged(one, other, (is_dir, other_is_dir), _) => {
                 // No path has this name.
                 let aside = Path::new("\0");
                 self.moves(&one, aside, is_dir);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::commands::adopted_contents;
 use super::contents::{ContentFile, Contents};
 use super::index::{self, Since};
 use super::{CheckpointError, CheckpointId, CheckpointSettings};
@@ -188,11 +189,14 @@ impl Collector {
             let batch = unnamed.split_off(unnamed.len().saturating_sub(N_COLLECTED));
             // Does not block calls that keep contents; the next collection continues.
             let Some(alone) = self.contents.alone(WAIT)? else { return Ok(false) };
+            let adopted = adopted_contents(self.database.parent().unwrap_or(&self.database));
             let mut gone = Vec::with_capacity(batch.len());
             for mut found in batch {
                 // Checked again: only under this lock can no call name it.
                 let is_named = match found.content {
-                    Some(content) => index::is_named(connection, content)?,
+                    Some(content) => {
+                        adopted.contains(&content) || index::is_named(connection, content)?
+                    }
                     None => false,
                 };
                 if !is_named {

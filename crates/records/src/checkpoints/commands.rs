@@ -11,7 +11,7 @@
 
 mod changed_paths;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -20,26 +20,40 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
-use rustix::fs::{CWD, FlockOperation, Mode, flock, openat};
+use rustix::fs::{CWD, FlockOperation, Mode, flock, fstat, openat};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use sinew_fs::roots::DIRECTORY_READ;
 use sinew_fs::state::StateDir;
-use sinew_fs::undo_log::{self, LOG, Origins};
-use sinew_tool::CommandChanges;
+use sinew_fs::undo_log::{self, LOG, OldState, Origins};
+use sinew_tool::sync::lock;
+use sinew_tool::{CommandChanges, ContentHash};
 
 use super::contents::errno_of;
-use super::{
-    CallContext, CheckpointError, CheckpointId, Checkpoints, PathState, SharedCheckpoints,
-};
+use super::{CallContext, CheckpointError, CheckpointId, Checkpoints, SharedCheckpoints, index};
 use crate::database::PATIENT;
-use changed_paths::ChangedPaths;
+use changed_paths::{ADOPTED, ChangedPaths, Entries, adopted};
 
 /// The file that says which call a directory belongs to.
 const CALL: &str = "call";
 /// The most bytes of a log that are read.
 const MAX_LOG: u64 = 256 << 20;
+/// The most paths whose states are worked out before the reply.
+const MAX_AT_ONCE: usize = 500;
+
+/// Whether this process saw the end of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Seen,
+    /// The process of its call or its supervisor died: the last change may not have happened, and later changes are
+    /// not told apart by their time.
+    Unseen,
+}
+
+/// The paths of a log, their old states, and the old modes of those whose mode changed.
+type Changed = (ChangedPaths, BTreeMap<PathBuf, OldState>, HashMap<PathBuf, u32>);
 
 /// What a running command changes, until its end.
 #[derive(Debug)]
@@ -55,6 +69,11 @@ pub struct CommandDraft {
 }
 
 impl Checkpoints {
+    /// Returns whether a thread works out the states of a command that has ended.
+    pub fn has_commands_under_way(&self) -> bool {
+        lock(&self.shared.under_way).iter().any(|thread| !thread.is_finished())
+    }
+
     /// Returns whether commands have checkpoints.
     pub fn keeps_commands(&self) -> bool {
         self.shared.settings.commands
@@ -67,7 +86,8 @@ impl Checkpoints {
 
     /// Begins the checkpoint of a command.
     pub fn begin_command(&self, mark: CallContext) -> Result<CommandDraft, CheckpointError> {
-        self.shared.has_recovered.get_or_init(|| self.shared.recover_commands());
+        self.shared.wait_for_commands();
+        self.shared.recover_once();
         CommandDraft::begin(Arc::clone(&self.shared), mark).map_err(unusable)
     }
 }
@@ -99,12 +119,25 @@ impl SharedCheckpoints {
         opened.map_err(CheckpointError::of_store)
     }
 
+    /// Waits for the checkpoints of commands that have ended: later changes, and looks at them, come after.
+    pub(super) fn wait_for_commands(&self) {
+        let threads = std::mem::take(&mut *lock(&self.under_way));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    /// Makes the checkpoints of commands whose processes died, before the first change of this process.
+    pub(super) fn recover_once(self: &Arc<Self>) {
+        self.has_recovered.get_or_init(|| self.recover_commands());
+    }
+
     /// Makes the checkpoints of commands whose processes died.
     pub(super) fn recover_commands(self: &Arc<Self>) {
         let Ok(entries) = fs::read_dir(StateDir::before_images_at(self.state())) else { return };
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             if let Ok(Some(draft)) = CommandDraft::left(Arc::clone(self), &path) {
-                let _ = draft.end(true);
+                let _ = draft.finish(true, Ended::Unseen);
             }
         }
     }
@@ -119,7 +152,7 @@ impl CommandDraft {
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let path = StateDir::before_images_at(shared.state()).join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
-        let since_ms = super::index::now_ms();
+        let since_ms = index::now_ms();
         let new = || {
             let mut options = File::options();
             options.mode(0o600).create_new(true);
@@ -175,49 +208,124 @@ impl CommandDraft {
         self.log.metadata().is_ok_and(|meta| meta.len() == 0)
     }
 
-    /// Records the checkpoint of a command that has ended; says whether its log has all that it changed.
+    /// Records the checkpoint of a command that has ended; says whether its log has all that it changed. Of a command that
+    /// changed many paths a thread works out the states.
     pub fn end(self, has_all: bool) -> Result<CommandChanges, CheckpointError> {
-        let mut changes = CommandChanges { is_partial: !has_all, ..CommandChanges::default() };
-        let is_recorded = self.shared.read(|connection| {
-            Ok(super::index::has_checkpoint(connection, &self.mark, self.since_ms)?)
-        });
-        if !self.is_unchanged() && !is_recorded? {
-            self.record(&mut changes)?;
+        // Without a report its supervisor may have died.
+        self.finish(has_all, if has_all { Ended::Seen } else { Ended::Unseen })
+    }
+
+    fn finish(self, has_all: bool, ended: Ended) -> Result<CommandChanges, CheckpointError> {
+        let changes = CommandChanges { is_partial: !has_all, ..CommandChanges::default() };
+        if self.is_unchanged() {
+            self.remove();
+            return Ok(changes);
         }
-        // Else the next start removes it.
-        let _ = fs::remove_dir_all(&self.path);
+        // A process that died may have recorded it.
+        let known = match ended {
+            Ended::Seen => None,
+            Ended::Unseen => self.shared.read(|connection| {
+                Ok(index::checkpoint_of(connection, &self.mark, self.since_ms)?)
+            })?,
+        };
+        if known.is_some_and(|(_, has_entries)| has_entries) {
+            self.remove();
+            return Ok(changes);
+        }
+        let known = known.map(|(id, _)| id);
+        let (mut paths, old, modes) = self.changed(changes, ended)?;
+        if old.len() <= MAX_AT_ONCE || ended == Ended::Unseen {
+            let id = self.record(&mut paths, (old, &modes), known)?;
+            paths.changes.checkpoint = id.map(|id| id.to_string());
+            self.remove();
+            return Ok(paths.changes);
+        }
+        let id = self.insert(&Entries::new(), 0, known)?;
+        paths.outline(&old);
+        let mut changes = paths.changes.clone();
+        changes.checkpoint = Some(id.to_string());
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            // What fails stays in the directory, and the next process tries again.
+            if self.record(&mut paths, (old, &modes), Some(id)).is_ok() {
+                self.remove();
+            }
+        };
+        match thread::Builder::new().name(String::from("command_checkpoint")).spawn(work) {
+            Ok(thread) => lock(&shared.under_way).push(thread),
+            Err(error) => return Err(unusable(error)),
+        }
         Ok(changes)
     }
 
-    fn record(&self, changes: &mut CommandChanges) -> Result<(), CheckpointError> {
+    fn remove(&self) {
+        // Else the next process removes it.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+
+    /// Reads the log.
+    fn changed(&self, changes: CommandChanges, ended: Ended) -> Result<Changed, CheckpointError> {
         let file = File::open(self.path.join(LOG)).map_err(unusable)?;
+        let written = fstat(&file).map_err(CheckpointError::of_store)?;
         let mut bytes = Vec::new();
         file.take(MAX_LOG).read_to_end(&mut bytes).map_err(unusable)?;
-        let mut paths = ChangedPaths::of(&self.shared, &self.dir, &self.mark.roots, changes)?;
-        let groups = paths.happened(undo_log::read(&bytes));
+        let mut paths = ChangedPaths::of(&self.shared, &self.path, &self.mark.roots, changes)?;
+        let mut groups = undo_log::read(&bytes);
+        if ended == Ended::Unseen {
+            paths.finish_last(&mut groups);
+            paths.written_until(&written);
+        }
         paths.share(groups.iter().flatten());
         let mut origins = Origins::default();
         groups.into_iter().flatten().for_each(|record| origins.add(record));
-        paths.changes.is_partial |= origins.is_full();
-        let (old, modes) = origins.into_old(|dir| paths.list(dir));
-        let entries = paths.entries(old, &modes)?;
-        if !entries.is_empty() {
-            // The contents stay until they are named.
-            let id = self.insert(&entries, paths.n_new)?;
-            paths.changes.checkpoint = Some(id.to_string());
+        let is_full = origins.is_full();
+        let (mut old, modes) = origins.into_old(|dir| paths.list(dir));
+        if is_full {
+            // Where the rest moved is not known.
+            old.retain(|_, old| !matches!(old, OldState::At(_)));
         }
-        Ok(())
+        paths.changes.is_partial |= is_full || paths.is_cut();
+        Ok((paths, old, modes))
+    }
+
+    /// Records the entries, in a checkpoint that may be there already.
+    fn record(
+        &self,
+        paths: &mut ChangedPaths,
+        (old, modes): (BTreeMap<PathBuf, OldState>, &HashMap<PathBuf, u32>),
+        id: Option<CheckpointId>,
+    ) -> Result<Option<CheckpointId>, CheckpointError> {
+        // The contents stay until they are named.
+        let entries = paths.entries(old, modes)?;
+        if !entries.is_empty() {
+            return self.insert(&entries, paths.n_new, id).map(Some);
+        }
+        if let Some(id) = id {
+            self.shared.write(PATIENT, |connection, _| Ok(index::remove(connection, id)?))?;
+        }
+        Ok(None)
     }
 
     fn insert(
         &self,
-        entries: &BTreeMap<PathBuf, (PathState, PathState)>,
+        entries: &Entries,
         n_new: u64,
+        id: Option<CheckpointId>,
     ) -> Result<CheckpointId, CheckpointError> {
         let entries =
-            entries.iter().map(|(path, (before, after))| (path.as_path(), before, Some(after)));
-        self.shared.record(&self.mark, None, entries, (n_new, true), PATIENT)
+            entries.iter().map(|(path, (before, after))| (path.as_path(), before, after.as_ref()));
+        self.shared.record(&self.mark, id, entries, (n_new, true), PATIENT)
     }
+}
+
+/// Returns the contents that before-images of commands became, and that no entry may name yet.
+pub(super) fn adopted_contents(state: &Path) -> HashSet<ContentHash> {
+    let dirs = fs::read_dir(StateDir::before_images_at(state)).into_iter().flatten();
+    let logs = dirs.filter_map(|dir| fs::read_to_string(dir.ok()?.path().join(ADOPTED)).ok());
+    let contents = |log: String| -> Vec<ContentHash> {
+        log.lines().filter_map(adopted).map(|(_, (content, _))| content).collect()
+    };
+    logs.flat_map(contents).collect()
 }
 
 /// Returns the call of a directory as JSON.

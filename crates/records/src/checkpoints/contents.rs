@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, chmodat, fdatasync, flock, fstat, fsync,
-    ioctl_ficlone, linkat, mkdirat, openat, renameat, statat, unlinkat,
+    ioctl_ficlone, mkdirat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -241,12 +241,23 @@ impl Held {
         if size <= SMALL { self.keep_small(file, size) } else { self.keep_large(file, size) }
     }
 
-    /// Keeps the content of a file in another directory of this file system, which nothing changes any more, by a
-    /// second name for it.
-    pub(super) fn adopt(&self, dir: &OwnedFd, name: &CStr) -> Result<(Kept, u64), Failure> {
-        let any = Mode::from_raw_mode(0o600);
-        chmodat(dir, name, any, AtFlags::empty())?;
-        let file = File::from(openat(dir, name, FILE_READ, Mode::empty())?);
+    /// Keeps the content of a file in another directory of this file system by moving it here. `note` is called before,
+    /// with what is then found in the store.
+    pub(super) fn adopt(
+        &self,
+        dir: &OwnedFd,
+        name: &CStr,
+        note: impl FnOnce(ContentHash, u64) -> Result<(), Failure>,
+    ) -> Result<(Kept, u64), Failure> {
+        let file = match openat(dir, name, FILE_READ, Mode::empty()) {
+            // Its mode closes it to its owner.
+            Err(Errno::ACCESS) => {
+                chmodat(dir, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+                openat(dir, name, FILE_READ, Mode::empty())?
+            }
+            other => other?,
+        };
+        let file = File::from(file);
         let stat = fstat(&file)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let content = hash_of(&file, size).map_err(Failure::of_read)?;
@@ -258,11 +269,11 @@ impl Held {
             return Ok((self.keep(&file, size)?, size));
         }
         let (plain_name, _) = names_of(content)?;
-        match linkat(dir, name, &self.dir, &plain_name, AtFlags::empty()) {
-            Ok(()) => {}
-            Err(_) => return Ok((self.keep(&file, size)?, size)),
+        note(content, size)?;
+        match renameat(dir, name, &self.dir, &plain_name) {
+            Ok(()) => Ok((Kept { content, n_new: size }, size)),
+            Err(_) => Ok((self.keep(&file, size)?, size)),
         }
-        Ok((Kept { content, n_new: size }, size))
     }
 
     fn keep_small(&self, file: &File, size: u64) -> Result<Kept, Failure> {

@@ -172,18 +172,21 @@ pub(super) fn insert_entry(
         .map(|_| ())
 }
 
-/// Returns whether a call has a checkpoint since a time, in milliseconds since 1970.
-pub(super) fn has_checkpoint(
+/// Returns the checkpoint that a call has since a time, in milliseconds since 1970, and whether it has entries.
+pub(super) fn checkpoint_of(
     connection: &Connection,
     mark: &CallContext,
     since_ms: i64,
-) -> rusqlite::Result<bool> {
+) -> rusqlite::Result<Option<(CheckpointId, bool)>> {
     connection
         .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM checkpoint
-             WHERE session = ?1 AND call_id = ?2 AND ?3 <= at_ms)",
+            "SELECT number, EXISTS (SELECT 1 FROM entry WHERE checkpoint = number) FROM checkpoint
+             WHERE session = ?1 AND call_id = ?2 AND ?3 <= at_ms",
         )?
-        .query_row(params![mark.session, mark.call_id, since_ms], |row| row.get(0))
+        .query_row(params![mark.session, mark.call_id, since_ms], |row| {
+            Ok((CheckpointId(row.get(0)?), row.get(1)?))
+        })
+        .optional()
 }
 
 /// Settles an entry with the state that its change left.

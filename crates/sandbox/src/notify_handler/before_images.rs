@@ -28,11 +28,14 @@ use rustix::process::umask;
 
 use super::CallHandler;
 use super::path::{self, Place, look, trimmed};
+use crate::spawn;
 use sinew_fs::stat::identity_of;
 use sinew_fs::undo_log::{self, BeforeImage, FileBefore, Origins, UndoRecord, UnkeptReason};
 
 /// The most paths of one command that are kept.
 const MAX_PATHS: usize = 50_000;
+/// The most bytes of a log.
+const MAX_LOGGED: usize = 128 * 1024 * 1024;
 /// The most bytes of one file that are copied, and of all files of one command.
 const MAX_COPIED_FILE: u64 = 64 * 1024 * 1024;
 const MAX_COPIED: u64 = 256 * 1024 * 1024;
@@ -53,7 +56,7 @@ type KnownDir = ((u64, u64), Arc<OwnedFd>);
 
 /// What was kept of a file with several names.
 #[derive(Clone, Copy, Default)]
-struct Inode {
+struct KeptInode {
     content: Option<(FileBefore, BeforeImage)>,
     mode: Option<u32>,
 }
@@ -63,11 +66,14 @@ pub(super) struct BeforeImages {
     dir: OwnedFd,
     log: File,
     origins: RefCell<Origins>,
+    /// The real path of the directory that holds those of all commands.
+    above: PathBuf,
+    n_logged: Cell<usize>,
     n_images: Cell<u64>,
     n_copied: Cell<u64>,
     n_moved: Cell<u64>,
     /// What was kept of files with several names, by device and inode: another name has the same old content and mode.
-    inodes: RefCell<HashMap<(u64, u64), Inode>>,
+    inodes: RefCell<HashMap<(u64, u64), KeptInode>>,
     /// The directory that was changed last, as sinew sees it, by its identity.
     last_dir: RefCell<Option<KnownDir>>,
     /// Whether no more is kept, since too much was changed or the log cannot be written.
@@ -85,10 +91,14 @@ impl BeforeImages {
             own.and_then(|own| flock(&own, FlockOperation::NonBlockingLockShared).map(|()| own));
         has_all.store(own.is_ok(), Ordering::Release);
         let is_full = Cell::new(own.is_err());
+        let above = path::real_path(dir.as_fd()).unwrap_or_default();
+        let above = above.parent().map(Path::to_owned).unwrap_or_default();
         Self {
             dir,
             log: own.unwrap_or(log).into(),
             origins: RefCell::default(),
+            above,
+            n_logged: Cell::default(),
             n_images: Cell::default(),
             n_copied: Cell::default(),
             n_moved: Cell::default(),
@@ -107,6 +117,7 @@ impl BeforeImages {
     }
 
     fn write(&self, bytes: &[u8]) -> bool {
+        self.n_logged.set(self.n_logged.get() + bytes.len());
         let written = (&self.log).write_all(bytes);
         if written.is_err() {
             self.has_all.store(false, Ordering::Release);
@@ -133,7 +144,7 @@ impl BeforeImages {
         }
         let mut origins = self.origins.borrow_mut();
         records.into_iter().for_each(|record| origins.add(record));
-        if MAX_PATHS <= origins.len() {
+        if MAX_PATHS <= origins.len() || MAX_LOGGED <= self.n_logged.get() {
             self.append(&[UndoRecord::Full]);
             self.is_full.set(true);
         }
@@ -162,7 +173,7 @@ impl BeforeImages {
             return BeforeImage::Lost(UnkeptReason::Budget);
         }
         let number = self.next_image();
-        match self.try_copy(file, number) {
+        match self.try_copy(file, number, size) {
             Ok(()) => {
                 self.n_copied.set(self.n_copied.get() + size);
                 BeforeImage::Copied(number)
@@ -192,23 +203,24 @@ impl BeforeImages {
         let known = self.inodes.borrow().get(&key).copied().unwrap_or_default();
         let (mut before, image) = known.content.unwrap_or_else(|| (before_of(stat), new()));
         before.mode = known.mode.unwrap_or(before.mode);
-        let known = Inode { content: Some((before, image)), mode: Some(before.mode) };
+        let known = KeptInode { content: Some((before, image)), mode: Some(before.mode) };
         self.inodes.borrow_mut().insert(key, known);
         UndoRecord::File(real.to_owned(), before, image)
     }
 
     /// Returns the mode of a file before the command, and its inode if it has several names.
-    fn first_mode(&self, stat: &Stat) -> (u32, u64) {
+    fn first_mode(&self, stat: &Stat) -> (u32, (u64, u64)) {
         let mode = stat.st_mode & PERMISSIONS;
         if stat.st_nlink == 1 || kind_of(stat) == FileType::Directory {
-            return (mode, 0);
+            return (mode, (0, 0));
         }
         let mut inodes = self.inodes.borrow_mut();
         let known = inodes.entry(identity_of(stat).of_file()).or_default();
-        (*known.mode.get_or_insert(mode), stat.st_ino)
+        (*known.mode.get_or_insert(mode), identity_of(stat).of_file())
     }
 
-    fn try_copy(&self, file: &OwnedFd, number: u64) -> Result<(), Errno> {
+    /// Copies this many bytes of a file: another process may append to it.
+    fn try_copy(&self, file: &OwnedFd, number: u64, size: u64) -> Result<(), Errno> {
         let readable = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(CWD, path::by_number(file), readable, Mode::empty())?;
         let mask = umask(Mode::empty());
@@ -221,15 +233,16 @@ impl BeforeImages {
             return Ok(());
         }
         let mut n_copied = 0_u64;
-        loop {
-            match copy_file_range(&file, None, &image, None, 1 << 30) {
+        while n_copied < size {
+            let n_left = usize::try_from(size - n_copied).unwrap_or(usize::MAX);
+            match copy_file_range(&file, None, &image, None, n_left) {
                 Ok(0) => break,
                 Ok(n) => n_copied += n as u64,
                 Err(Errno::INTR) => {}
                 Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
                     if n_copied == 0 =>
                 {
-                    return read_and_write(&file, &image);
+                    return read_and_write(&file, &image, size);
                 }
                 Err(errno) => return Err(errno),
             }
@@ -255,16 +268,19 @@ impl BeforeImages {
         if MAX_COPIED_FILE < size || MAX_COPIED < self.n_copied.get() + size {
             return Err(Errno::XDEV);
         }
-        self.try_copy(&file, number).map_err(|_| Errno::XDEV)?;
+        self.try_copy(&file, number, size).map_err(|_| Errno::XDEV)?;
         self.n_copied.set(self.n_copied.get() + size);
         unlinkat(&place.dir, name, AtFlags::empty())
     }
 }
 
-fn read_and_write(file: &OwnedFd, image: &OwnedFd) -> Result<(), Errno> {
+fn read_and_write(file: &OwnedFd, image: &OwnedFd, size: u64) -> Result<(), Errno> {
     let mut buffer = vec![0; 128 * 1024];
+    let mut n_left = size;
     loop {
         let n = rustix::io::retry_on_intr(|| rustix::io::read(file, &mut buffer))?;
+        let n = n.min(usize::try_from(n_left).unwrap_or(usize::MAX));
+        n_left -= n as u64;
         let mut rest = buffer.get(..n).unwrap_or_default();
         if rest.is_empty() {
             return Ok(());
@@ -284,7 +300,7 @@ fn before_of(stat: &Stat) -> FileBefore {
     FileBefore {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         mode: stat.st_mode & PERMISSIONS,
-        inode: stat.st_ino,
+        inode: identity_of(stat).of_file(),
         n_links: n_links(stat),
     }
 }
@@ -294,11 +310,25 @@ fn n_links(stat: &Stat) -> u64 {
     stat.st_nlink.into()
 }
 
+/// Returns whether a process has the file at a place open for writing, so that its content may still change.
+fn has_writer(place: &Place) -> bool {
+    let readable = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(&place.dir, trimmed(&place.name), readable, Mode::empty());
+    file.is_ok_and(|file| !spawn::has_no_writer(&file))
+}
+
 impl CallHandler {
     /// Returns the images of the command, if what is at a path is kept.
     fn images(&self, real: &Path) -> Option<&BeforeImages> {
         let images = self.images.as_ref()?;
         (!images.is_full.get() && self.judge.is_beneath_a_root(real)).then_some(images)
+    }
+
+    /// Returns whether the real path of a regular file is that of a before-image. A command can hold one open, and open it
+    /// again by its fd. Beyond the mount of its root the kernel names it `/`.
+    pub(super) fn is_before_image(&self, real: &Path) -> bool {
+        let images = self.images.as_ref();
+        images.is_some_and(|images| real == Path::new("/") || real.starts_with(&images.above))
     }
 
     /// Makes something where nothing is.
@@ -322,11 +352,12 @@ impl CallHandler {
     ) -> Result<T, Errno> {
         let Some(images) = self.images(real) else { return deed() };
         let stat = fstat(found)?;
-        if kind_of(&stat) != FileType::RegularFile {
+        if kind_of(&stat) != FileType::RegularFile || stat.st_nlink == 0 {
             return deed();
         }
+        let inode = identity_of(&stat).of_file();
         let must_keep = images.must_keep(real)
-            || 1 < n_links(&stat) && images.origins.borrow().linked(stat.st_ino).is_some();
+            || 1 < n_links(&stat) && images.origins.borrow().linked(inode).is_some();
         if !must_keep {
             return deed();
         }
@@ -363,7 +394,10 @@ impl CallHandler {
             && stat.st_nlink != 0
             && self.images(source).is_some();
         let record = match is_old {
-            true => UndoRecord::Linked(source.to_owned(), real.to_owned(), stat.st_ino),
+            true => {
+                let inode = identity_of(&stat).of_file();
+                UndoRecord::Linked(source.to_owned(), real.to_owned(), inode)
+            }
             false => UndoRecord::Made(real.to_owned()),
         };
         images.carry_out(vec![record], deed)
@@ -410,7 +444,8 @@ impl CallHandler {
                 let can_move = may_move
                     && size != 0
                     && stat.st_nlink == 1
-                    && images.n_moved.get().saturating_add(size) <= MAX_MOVED;
+                    && images.n_moved.get().saturating_add(size) <= MAX_MOVED
+                    && !has_writer(place);
                 let outside = if can_move { self.outside(images, place, real) } else { None };
                 if let Some(outside) = outside {
                     let number = images.next_image();
@@ -477,12 +512,13 @@ impl CallHandler {
                 return Err(Errno::XDEV);
             }
         }
+        let inode = identity_of(&stat).of_file();
         if flags.contains(RenameFlags::EXCHANGE) {
             let takes_dir =
                 there.as_ref().is_some_and(|there| kind_of(there) == FileType::Directory);
             let (one, other) = (old_real.to_owned(), new_real.to_owned());
-            return images
-                .carry_out(vec![UndoRecord::Exchanged(one, other, is_dir, takes_dir)], plain);
+            let record = UndoRecord::Exchanged(one, other, (is_dir, takes_dir), inode);
+            return images.carry_out(vec![record], plain);
         }
         // What leaves the roots is copied.
         let (mut records, _) = match (from, to) {
@@ -497,7 +533,7 @@ impl CallHandler {
         });
         let moves_name = match (from, to) {
             (Some(_), Some(_)) => {
-                UndoRecord::Moved(old_real.to_owned(), new_real.to_owned(), is_dir, stat.st_ino)
+                UndoRecord::Moved(old_real.to_owned(), new_real.to_owned(), is_dir, inode)
             }
             (_, Some(_)) => UndoRecord::Made(new_real.to_owned()),
             _ => return images.carry_out(records, plain),
@@ -513,7 +549,12 @@ impl CallHandler {
             records.push(moves_name);
             return images.carry_out(records, plain);
         };
-        let (replaced, moves) = self.going(images, new, new_real, there, true);
+        // The replaced file has the old name for a moment, where a program outside may look for one that is judged.
+        let may_move = from.is_some()
+            && (flags - RenameFlags::NOREPLACE).is_empty()
+            && self.is_plain(old_real)
+            && self.outside(images, old, old_real).is_some();
+        let (replaced, moves) = self.going(images, new, new_real, there, may_move);
         records.extend(replaced);
         records.push(moves_name);
         let Some((number, _)) = moves else { return images.carry_out(records, plain) };
@@ -540,7 +581,7 @@ impl CallHandler {
         match exchange() {
             Ok(()) => {}
             // The file system cannot.
-            Err(Errno::INVAL) => {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 return self.copy_aside(new, there, (images, number)).and_then(|()| plain());
             }
             Err(errno) => return Err(errno),
@@ -548,7 +589,9 @@ impl CallHandler {
         match images.take(&outside, old, there, number) {
             Ok(()) => Ok(()),
             // Too large to be copied, and on another file system.
-            Err(_) => unlinkat(&old.dir, from, AtFlags::empty()),
+            Err(_) => unlinkat(&old.dir, from, AtFlags::empty()).inspect_err(|_| {
+                let _ = exchange();
+            }),
         }
     }
 
@@ -564,7 +607,7 @@ impl CallHandler {
             return Ok(());
         }
         let file = look(place.dir.as_fd(), &place.name)?;
-        if images.try_copy(&file, number).is_ok() {
+        if images.try_copy(&file, number, size).is_ok() {
             images.n_copied.set(images.n_copied.get() + size);
         }
         Ok(())
@@ -577,9 +620,12 @@ impl CallHandler {
         real: &Path,
         deed: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        match look(place.dir.as_fd(), &place.name) {
-            Ok(found) => self.writing(real, &found, deed),
-            Err(_) => self.making(real, deed),
-        }
+        let Ok(found) = look(place.dir.as_fd(), &place.name) else {
+            return self.making(real, deed);
+        };
+        let Some(images) = self.images(real) else { return deed() };
+        let stat = fstat(&found)?;
+        let (records, _) = self.going(images, place, real, &stat, false);
+        images.carry_out(records, deed)
     }
 }

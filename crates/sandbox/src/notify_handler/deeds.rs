@@ -110,6 +110,9 @@ impl CallHandler {
         }
         let opened = self.judge.open(&real, is_dir);
         opened.map_err(|forbidden| self.refuse(&real, forbidden))?;
+        if writes && kind == Some(FileType::RegularFile) && self.is_before_image(&real) {
+            return Err(Errno::ACCESS);
+        }
         if (creates || (writes && !is_dir)) && !unnamed {
             if kind.is_some() && flags.contains(OFlags::CREATE | OFlags::EXCL) {
                 return Err(Errno::EXIST);

@@ -77,15 +77,15 @@ impl Model {
     /// Returns the record of a file that is changed or removed, if its content must be kept.
     fn kept(&mut self, path: &Path, inode: u64, is_removed: bool) -> Option<UndoRecord> {
         let n_links = self.tree.values().filter(|node| **node == Node::File(inode)).count() as u64;
-        let must =
-            self.origins.must_keep(path) || !is_removed && self.origins.linked(inode).is_some();
+        let must = self.origins.must_keep(path)
+            || !is_removed && self.origins.linked((1, inode)).is_some();
         if !must && !is_removed {
             return None;
         }
         let content = self.contents[&inode];
         self.images.push(content);
         let image = BeforeImage::Copied(self.images.len() as u64 - 1);
-        let before = FileBefore { size: 1, mode: 0, inode, n_links };
+        let before = FileBefore { size: 1, mode: 0, inode: (1, inode), n_links };
         Some(UndoRecord::File(path.to_owned(), before, image))
     }
 
@@ -122,7 +122,7 @@ impl Model {
             Deed::Exchange(one, other) => self.exchange(&one, &other),
             Deed::Link(from, to) if self.is_free(&to) => {
                 let Some(Node::File(inode)) = self.tree.get(&from).copied() else { return };
-                self.record(vec![UndoRecord::Linked(from, to.clone(), inode)]);
+                self.record(vec![UndoRecord::Linked(from, to.clone(), (1, inode))]);
                 self.tree.insert(to, Node::File(inode));
             }
             _ => {}
@@ -147,7 +147,7 @@ impl Model {
             Some(_) => return,
         }
         let is_dir = node == Node::Directory;
-        records.push(UndoRecord::Moved(from.to_owned(), to.to_owned(), is_dir, 0));
+        records.push(UndoRecord::Moved(from.to_owned(), to.to_owned(), is_dir, (1, 0)));
         self.record(records);
         self.tree.remove(to);
         self.take(from, to);
@@ -168,7 +168,7 @@ impl Model {
             return;
         }
         let (a, b) = (*a == Node::Directory, *b == Node::Directory);
-        self.record(vec![UndoRecord::Exchanged(one.to_owned(), other.to_owned(), a, b)]);
+        self.record(vec![UndoRecord::Exchanged(one.to_owned(), other.to_owned(), (a, b), (1, 0))]);
         let aside = Path::new("/aside");
         self.take(one, aside);
         self.take(other, one);

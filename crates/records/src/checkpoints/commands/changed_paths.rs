@@ -1,36 +1,46 @@
 //! The states before and after a command of the paths that it changed.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat,
-    statat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2,
+    readlinkat, renameat, statat,
 };
 use rustix::io::Errno;
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ};
+use sinew_fs::stat::identity_of;
 use sinew_fs::undo_log::{
-    self, BeforeImage, FileBefore, OldState, UndoGroups, UndoRecord, is_git_object,
+    self, BeforeImage, FileBefore, Inode, OldState, UndoGroups, UndoRecord, is_git_object,
 };
-use sinew_tool::CommandChanges;
+use sinew_tool::{CommandChanges, ContentHash};
 
-use super::super::contents::{Held, Kept};
+use super::super::contents::{Failure, Held, Kept, errno_of};
 use super::super::path_state::hash_of;
 use super::super::{CheckpointError, PathState, SharedCheckpoints};
 use crate::database::PATIENT;
 
 /// The most bytes that are copied of what a command moved or whose mode it changed.
 const MAX_COPIED: u64 = 256 << 20;
+/// The most bytes of what a command left that are hashed. Of the rest, size and mode tell whether it changed.
+const MAX_HASHED: u64 = 4 << 30;
+/// How much later than its log a command may still write, in seconds.
+const SLACK_S: i64 = 1;
 /// The most paths in a directory that moved.
 const MAX_LISTED: usize = 50_000;
 /// The most paths that a reply names.
 const MAX_NAMED: usize = 5;
+/// The log of the before-images that are in the store.
+pub(super) const ADOPTED: &str = "adopted";
 /// The file of git that says what was fetched last: it does not belong to the state of a repository.
-const FETCH_HEAD: &str = "FETCH_HEAD";
+const FETCH_HEAD: &str = ".git/FETCH_HEAD";
 
 /// A root, for looks at what a command left.
 struct Root {
@@ -45,11 +55,28 @@ impl Root {
     }
 }
 
+/// The identity of what is at a path, which every change of it changes: inode, size, and times of change in
+/// nanoseconds.
+type Stamp = (u64, i64, i64, u64, i64, u64);
+
+fn stamp_of(stat: &Stat) -> Stamp {
+    let (at, ns, changed, changed_ns) =
+        (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
+    (stat.st_ino, stat.st_size, at, ns, changed, changed_ns)
+}
+
+/// The states before and after of each path that differs; `None` if another change followed.
+pub(super) type Entries = BTreeMap<PathBuf, (PathState, Option<PathState>)>;
+
 /// The paths that a command changed, with a look at what it left there.
-pub(super) struct ChangedPaths<'a> {
-    shared: &'a SharedCheckpoints,
+pub(super) struct ChangedPaths {
+    shared: Arc<SharedCheckpoints>,
     /// The directory of the before-images.
-    images: &'a OwnedFd,
+    images: OwnedFd,
+    /// The before-images that are in the store already.
+    adopted: HashMap<u64, (ContentHash, u64)>,
+    /// The log of these, which holds after a death too.
+    adopted_log: File,
     /// Blocks collections.
     held: Held,
     roots: Vec<Root>,
@@ -57,28 +84,59 @@ pub(super) struct ChangedPaths<'a> {
     pub(super) n_new: u64,
     n_copied: u64,
     /// Inodes of files with several names, with their first mode, and their content once it is known.
-    inodes: HashMap<u64, (Option<u32>, Option<PathState>)>,
-    pub(super) changes: &'a mut CommandChanges,
+    inodes: HashMap<Inode, (Option<u32>, Option<PathState>)>,
+    /// What the command left at each path, if the states are worked out later.
+    left: Option<HashMap<PathBuf, Option<Stamp>>>,
+    /// The time in seconds from which on changes are those of others, if the end of the command was not seen.
+    until: Option<i64>,
+    is_cut: Cell<bool>,
+    n_hashed: Cell<u64>,
+    /// The directory that was opened last.
+    last_dir: RefCell<Option<(PathBuf, OwnedFd)>>,
+    pub(super) changes: CommandChanges,
 }
 
 /// What is at a path: its state, and the open file if it is a regular one.
 struct Look {
     state: PathState,
     file: Option<(File, u64)>,
+    stamp: Option<Stamp>,
 }
 
-impl<'a> ChangedPaths<'a> {
+impl ChangedPaths {
     /// Gets ready to look at what a command changed in these roots.
     pub(super) fn of(
-        shared: &'a SharedCheckpoints,
-        images: &'a OwnedFd,
+        shared: &Arc<SharedCheckpoints>,
+        dir: &Path,
         roots: &[PathBuf],
-        changes: &'a mut CommandChanges,
+        changes: CommandChanges,
     ) -> Result<Self, CheckpointError> {
         let held = shared.contents.hold(PATIENT)?;
         let roots = roots.iter().filter_map(|path| Root::open(path)).collect();
-        let inodes = HashMap::new();
-        Ok(Self { shared, images, held, roots, n_new: 0, n_copied: 0, inodes, changes })
+        let images = openat(CWD, dir, DIRECTORY_READ, Mode::empty());
+        let images = images.map_err(CheckpointError::of_store)?;
+        let mut options = File::options();
+        options.read(true).append(true).create(true);
+        let mut adopted_log = options.open(dir.join(ADOPTED)).map_err(super::unusable)?;
+        let mut text = String::new();
+        adopted_log.read_to_string(&mut text).map_err(super::unusable)?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            images,
+            adopted: text.lines().filter_map(adopted).collect(),
+            adopted_log,
+            held,
+            roots,
+            n_new: 0,
+            n_copied: 0,
+            inodes: HashMap::new(),
+            left: None,
+            until: None,
+            is_cut: Cell::default(),
+            n_hashed: Cell::default(),
+            last_dir: RefCell::default(),
+            changes,
+        })
     }
 
     /// Notes the inodes of files with several names that changed.
@@ -88,7 +146,7 @@ impl<'a> ChangedPaths<'a> {
                 UndoRecord::File(_, before, _) if 1 < before.n_links => {
                     self.inodes.entry(before.inode).or_default();
                 }
-                UndoRecord::Mode(_, mode, inode) if *inode != 0 => {
+                UndoRecord::Mode(_, mode, inode) if *inode != (0, 0) => {
                     self.inodes.entry(*inode).or_default().0.get_or_insert(*mode);
                 }
                 _ => {}
@@ -96,22 +154,59 @@ impl<'a> ChangedPaths<'a> {
         }
     }
 
-    /// Leaves out the last change if it did not happen.
-    pub(super) fn happened(&self, mut groups: UndoGroups) -> UndoGroups {
-        let is_missing = |record: &UndoRecord| match record {
-            UndoRecord::File(_, _, BeforeImage::Moved(number)) => !self.has_image(*number),
-            UndoRecord::Moved(_, to, _, inode) => self.inode(to) != Some(*inode),
-            _ => false,
-        };
-        if groups.last().is_some_and(|last| last.iter().any(is_missing)) {
+    /// Leaves out the last change if it did not happen, and finishes it if it was half done.
+    pub(super) fn finish_last(&self, groups: &mut UndoGroups) {
+        let Some(last) = groups.last() else { return };
+        let moved = last.iter().find_map(|record| match record {
+            UndoRecord::Moved(from, to, _, inode) => Some((from, to, *inode)),
+            _ => None,
+        });
+        let happened = last.iter().all(|record| match record {
+            UndoRecord::Moved(from, _, _, inode) => self.inode(from) != Some(*inode),
+            UndoRecord::Exchanged(one, _, _, inode) => self.inode(one) != Some(*inode),
+            UndoRecord::File(path, before, BeforeImage::Moved(number))
+                if !self.has_image(*number) =>
+            {
+                // It was replaced: the old file has the other name for a moment.
+                let half =
+                    moved.filter(|(_, to, inode)| *to == path && self.inode(to) == Some(*inode));
+                match half {
+                    Some((from, ..)) if self.inode(from) == Some(before.inode) => {
+                        self.take(from, *number).is_ok()
+                    }
+                    _ => self.inode(path) != Some(before.inode),
+                }
+            }
+            _ => true,
+        });
+        if !happened {
             groups.pop();
         }
-        groups
+    }
+
+    /// Moves a file to a before-image.
+    fn take(&self, path: &Path, number: u64) -> Result<(), Errno> {
+        let image = undo_log::image_name(number);
+        self.in_directory(path, |dir, name| {
+            let dir = openat(dir, ".", DIRECTORY_READ, Mode::empty())?;
+            renameat(&dir, name, &self.images, image)
+        })
+    }
+
+    /// Notes when the log was written last. Changes that are later than that may be those of others.
+    pub(super) fn written_until(&mut self, log: &Stat) {
+        self.until = Some(log.st_mtime.saturating_add(SLACK_S));
+    }
+
+    /// Returns whether a directory had more names than were read.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.get()
     }
 
     fn has_image(&self, number: u64) -> bool {
         let name = undo_log::image_name(number);
-        statat(self.images, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        self.adopted.contains_key(&number)
+            || statat(&self.images, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// Opens what is at a path, without following a symlink on the way.
@@ -124,15 +219,35 @@ impl<'a> ChangedPaths<'a> {
         openat2(&root.dir, rest, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 
-    /// Opens the name itself, which may be a symlink.
-    fn hold(&self, path: &Path) -> Result<OwnedFd, Errno> {
-        let above = self.open(path.parent().unwrap_or(path), OFlags::PATH | OFlags::DIRECTORY)?;
-        let name = path.file_name().ok_or(Errno::NOENT)?;
-        openat(&above, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    /// Opens a name in its directory without following it.
+    fn open_name(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        self.in_directory(path, |dir, name| {
+            openat(dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        })
     }
 
-    fn inode(&self, path: &Path) -> Option<u64> {
-        Some(fstat(self.hold(path).ok()?).ok()?.st_ino)
+    /// Returns the status of what is at a name.
+    fn stat(&self, path: &Path) -> Result<Stat, Errno> {
+        self.in_directory(path, |dir, name| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))
+    }
+
+    /// Looks at a name in its directory, which the next look may need too.
+    fn in_directory<T>(
+        &self,
+        path: &Path,
+        look: impl FnOnce(&OwnedFd, &OsStr) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let (above, name) = (path.parent().unwrap_or(path), path.file_name().ok_or(Errno::NOENT)?);
+        let mut last = self.last_dir.borrow_mut();
+        if last.as_ref().is_none_or(|(known, _)| known != above) {
+            *last = Some((above.to_owned(), self.open(above, OFlags::PATH | OFlags::DIRECTORY)?));
+        }
+        let (_, dir) = last.as_ref().ok_or(Errno::NOENT)?;
+        look(dir, name)
+    }
+
+    fn inode(&self, path: &Path) -> Option<Inode> {
+        Some(identity_of(&self.stat(path).ok()?).of_file())
     }
 
     /// Returns all that is beneath a directory.
@@ -143,8 +258,12 @@ impl<'a> ChangedPaths<'a> {
             let Ok(open) = self.open(&dir, DIRECTORY_READ).and_then(Dir::new) else { continue };
             for entry in open.filter_map(Result::ok) {
                 let name = entry.file_name().to_bytes();
-                if matches!(name, b"." | b"..") || MAX_LISTED <= all.len() {
+                if matches!(name, b"." | b"..") {
                     continue;
+                }
+                if MAX_LISTED <= all.len() {
+                    self.is_cut.set(true);
+                    return all;
                 }
                 let path = dir.join(OsStr::from_bytes(name));
                 if entry.file_type() == FileType::Directory {
@@ -158,36 +277,40 @@ impl<'a> ChangedPaths<'a> {
 
     /// Returns what is at a path now.
     fn look(&self, path: &Path) -> Look {
-        let plain = |state| Look { state, file: None };
-        let held = match self.hold(path) {
-            Ok(held) => held,
-            Err(_) => return plain(PathState::Absent),
-        };
-        let Ok(stat) = fstat(&held) else { return plain(PathState::Absent) };
-        let mode = stat.st_mode;
-        match FileType::from_raw_mode(stat.st_mode) {
+        let nothing = || Look { state: PathState::Absent, file: None, stamp: None };
+        let Ok(stat) = self.stat(path) else { return nothing() };
+        let (mode, stamp) = (stat.st_mode, Some(stamp_of(&stat)));
+        let plain = |state| Look { state, file: None, stamp };
+        match FileType::from_raw_mode(mode) {
             FileType::Directory => plain(PathState::directory(mode)),
-            FileType::Symlink => match readlinkat(&held, "", Vec::new()) {
-                Ok(target) => {
-                    let target = OsStr::from_bytes(target.to_bytes());
-                    plain(PathState::Link(PathBuf::from(target)))
+            FileType::Symlink => {
+                match self.in_directory(path, |dir, name| readlinkat(dir, name, Vec::new())) {
+                    Ok(target) => {
+                        let target = OsStr::from_bytes(target.to_bytes());
+                        plain(PathState::Link(PathBuf::from(target)))
+                    }
+                    Err(_) => plain(PathState::Special),
                 }
-                Err(_) => plain(PathState::Special),
-            },
+            }
             FileType::RegularFile => {
                 let size = u64::try_from(stat.st_size).unwrap_or(0);
                 let unkept = || plain(PathState::unkept(size, mode));
-                if self.shared.settings.max_file_bytes < size {
+                let n_hashed = self.n_hashed.get().saturating_add(size);
+                if self.shared.settings.max_file_bytes < size || MAX_HASHED < n_hashed {
                     return unkept();
                 }
-                let file = match self.open(path, FILE_READ) {
+                self.n_hashed.set(n_hashed);
+                let file = match self.open_name(path, FILE_READ) {
                     Ok(file) => File::from(file),
                     Err(_) => return unkept(),
                 };
+                // What is read may be another file by now.
+                let stamp = fstat(&file).ok().map(|stat| stamp_of(&stat));
                 match hash_of(&file, size) {
                     Ok(content) => Look {
                         state: PathState::hashed(content, size, mode),
                         file: Some((file, size)),
+                        stamp,
                     },
                     Err(_) => unkept(),
                 }
@@ -196,48 +319,105 @@ impl<'a> ChangedPaths<'a> {
         }
     }
 
+    /// Returns whether a path has no entry.
+    fn is_forgotten(&self, path: &Path, old: &OldState) -> bool {
+        *old == OldState::Nothing && is_git_object(path)
+            || path.ends_with(FETCH_HEAD)
+            || !self.roots.iter().any(|root| path.starts_with(&root.path))
+    }
+
+    /// Counts the changed files and notes what the command left, so that the states can be worked out later.
+    pub(super) fn outline(&mut self, old: &BTreeMap<PathBuf, OldState>) {
+        let mut left = HashMap::with_capacity(old.len());
+        for (path, state) in old {
+            let stat = |path: &Path| self.stat(path).ok();
+            let now = stat(path);
+            left.insert(path.clone(), now.as_ref().map(stamp_of));
+            if self.is_forgotten(path, state) {
+                continue;
+            }
+            let is_file =
+                |stat: &Stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory;
+            let was_there = match state {
+                OldState::Nothing | OldState::Directory(_) => false,
+                OldState::File(..) | OldState::Link(_) | OldState::Special => true,
+                OldState::At(at) => stat(at).as_ref().is_some_and(is_file),
+            };
+            let is_lost = match state {
+                OldState::File(_, image) => matches!(image, BeforeImage::Lost(_)),
+                other => *other == OldState::Special,
+            };
+            self.count(path, was_there, now.as_ref().is_some_and(is_file), is_lost);
+        }
+        self.left = Some(left);
+    }
+
+    /// Returns the state that the command left at a path; `None` if another change followed.
+    fn after(&self, path: &Path) -> Option<PathState> {
+        let Look { state, stamp, .. } = self.look(path);
+        let left = self.left.as_ref().and_then(|left| left.get(path));
+        let is_late =
+            |(_, _, _, _, changed, _): Stamp| self.until.is_some_and(|until| until < changed);
+        let is_its_own = left.is_none_or(|left| *left == stamp) && !stamp.is_some_and(is_late);
+        is_its_own.then_some(state)
+    }
+
     /// Returns the states before and after of all paths that differ.
     pub(super) fn entries(
         &mut self,
         old: BTreeMap<PathBuf, OldState>,
         modes: &HashMap<PathBuf, u32>,
-    ) -> Result<BTreeMap<PathBuf, (PathState, PathState)>, CheckpointError> {
+    ) -> Result<Entries, CheckpointError> {
         let mut entries = BTreeMap::new();
         // Before what moved: another name of the same file may say what it was.
         let (moved, old): (BTreeMap<_, _>, BTreeMap<_, _>) =
             old.into_iter().partition(|(_, old)| matches!(old, OldState::At(_)));
         let named: HashSet<PathBuf> = old.keys().chain(moved.keys()).cloned().collect();
         for (path, old) in old.into_iter().chain(moved) {
-            let is_forgotten = old == OldState::Nothing && is_git_object(&path)
-                || path.file_name().is_some_and(|name| name == FETCH_HEAD);
-            if is_forgotten || !self.roots.iter().any(|root| path.starts_with(&root.path)) {
+            if self.is_forgotten(&path, &old) {
                 continue;
             }
-            let after = self.look(&path).state;
-            let Some(before) = self.before(&path, old, modes.get(&path).copied(), &after)? else {
-                continue;
-            };
-            if before != after {
-                self.count(&path, &before, &after);
-                entries.insert(path, (before, after));
+            let after = self.after(&path);
+            let mode = modes.get(&path).copied();
+            if let Some(before) = self.before(&path, old, mode, after.as_ref())? {
+                self.add(&mut entries, path, before, after);
             }
         }
         for path in self.other_names(&named) {
-            let after = self.look(&path).state;
+            let after = self.after(&path);
             let inode = self.inode(&path).and_then(|inode| self.inodes.get(&inode));
             let before = match (inode, &after) {
                 (Some((_, Some(state))), _) => state.clone(),
-                (Some((Some(mode), None)), PathState::File { .. }) => {
+                (Some((Some(mode), None)), Some(PathState::File { .. })) => {
                     self.content_at(&path, Some(*mode))?
                 }
                 _ => continue,
             };
-            if before != after {
-                self.count(&path, &before, &after);
-                entries.insert(path, (before, after));
-            }
+            self.add(&mut entries, path, before, after);
         }
         Ok(entries)
+    }
+
+    fn add(
+        &mut self,
+        entries: &mut Entries,
+        path: PathBuf,
+        before: PathState,
+        after: Option<PathState>,
+    ) {
+        if after.as_ref() == Some(&before) {
+            return;
+        }
+        // An outline has counted it.
+        if self.left.is_none() {
+            let is_there = |state: &PathState| {
+                !matches!(state, PathState::Absent | PathState::Directory { .. })
+            };
+            let is_lost = matches!(before, PathState::Unkept { .. } | PathState::Special);
+            let is_left = after.as_ref().is_some_and(is_there);
+            self.count(&path, is_there(&before), is_left, is_lost);
+        }
+        entries.insert(path, (before, after));
     }
 
     /// Returns the other names of files with several names that changed.
@@ -253,16 +433,14 @@ impl<'a> ChangedPaths<'a> {
         all.filter(is_one).collect()
     }
 
-    fn count(&mut self, path: &Path, before: &PathState, after: &PathState) {
-        let is_dir = |state: &PathState| matches!(state, PathState::Directory { .. });
-        let is_there = |state: &PathState| *state != PathState::Absent && !is_dir(state);
-        match (is_there(before), is_there(after)) {
+    fn count(&mut self, path: &Path, was_there: bool, is_there: bool, is_lost: bool) {
+        match (was_there, is_there) {
             (false, true) => self.changes.n_made += 1,
             (true, false) => self.changes.n_removed += 1,
             (true, true) => self.changes.n_changed += 1,
             (false, false) => {}
         }
-        if matches!(before, PathState::Unkept { .. } | PathState::Special) {
+        if is_lost {
             self.changes.n_not_kept += 1;
             if self.changes.not_kept.len() < MAX_NAMED {
                 self.changes.not_kept.push(path.to_owned());
@@ -276,7 +454,7 @@ impl<'a> ChangedPaths<'a> {
         path: &Path,
         old: OldState,
         mode: Option<u32>,
-        after: &PathState,
+        after: Option<&PathState>,
     ) -> Result<Option<PathState>, CheckpointError> {
         Ok(Some(match old {
             OldState::Nothing => PathState::Absent,
@@ -292,8 +470,8 @@ impl<'a> ChangedPaths<'a> {
                 state
             }
             OldState::At(at) if at == path => match (mode, after) {
-                (Some(mode), PathState::File { .. }) => self.content_at(&at, Some(mode))?,
-                (Some(mode), PathState::Directory { .. }) => PathState::directory(mode),
+                (Some(mode), Some(PathState::File { .. })) => self.content_at(&at, Some(mode))?,
+                (Some(mode), Some(PathState::Directory { .. })) => PathState::directory(mode),
                 _ => return Ok(None),
             },
             OldState::At(at)
@@ -310,7 +488,7 @@ impl<'a> ChangedPaths<'a> {
     }
 
     /// Returns the content of a file with several names before the command, if it changed.
-    fn content_of(&self, inode: u64) -> Option<&PathState> {
+    fn content_of(&self, inode: Inode) -> Option<&PathState> {
         self.inodes.get(&inode)?.1.as_ref()
     }
 
@@ -327,10 +505,25 @@ impl<'a> ChangedPaths<'a> {
             BeforeImage::Lost(_) => return Ok(PathState::unkept(before.size, mode)),
             BeforeImage::Moved(number) | BeforeImage::Copied(number) => number,
         };
+        if let Some((content, size)) = self.adopted.get(&number) {
+            return Ok(PathState::hashed(*content, *size, mode));
+        }
         let name = CString::new(undo_log::image_name(number)).unwrap_or_default();
-        match self.held.adopt(self.images, &name) {
-            Ok((kept, size)) => Ok(self.kept(kept, size, mode)),
+        let mut log = &self.adopted_log;
+        let note = |content: ContentHash, size: u64| {
+            let line = format!("{number} {content} {size}\n");
+            log.write_all(line.as_bytes()).map_err(|error| Failure::Store(errno_of(error)))
+        };
+        match self.held.adopt(&self.images, &name, note) {
+            Ok((kept, size)) => {
+                self.adopted.insert(number, (kept.content, size));
+                Ok(self.kept(kept, size, mode))
+            }
             Err(_) if !self.has_image(number) => Ok(PathState::unkept(before.size, mode)),
+            // The others are kept all the same.
+            Err(Failure::Changed | Failure::Unreadable(_)) => {
+                Ok(PathState::unkept(before.size, mode))
+            }
             Err(failure) => Err(failure.about(path)),
         }
     }
@@ -348,7 +541,7 @@ impl<'a> ChangedPaths<'a> {
 
     /// Keeps the content of what is at a path now, as the state of another path or with another mode.
     fn content_at(&mut self, at: &Path, mode: Option<u32>) -> Result<PathState, CheckpointError> {
-        let Look { state, file } = self.look(at);
+        let Look { state, file, .. } = self.look(at);
         let now = match &state {
             PathState::File { mode, .. } | PathState::Directory { mode } => *mode,
             _ => 0,
@@ -365,7 +558,18 @@ impl<'a> ChangedPaths<'a> {
             return Ok(PathState::unkept(size, mode));
         }
         self.n_copied += size;
-        let kept = self.held.keep(&file, size).map_err(|failure| failure.about(at))?;
-        Ok(self.kept(kept, size, mode))
+        match self.held.keep(&file, size) {
+            Ok(kept) => Ok(self.kept(kept, size, mode)),
+            Err(Failure::Changed | Failure::Unreadable(_)) => Ok(PathState::unkept(size, mode)),
+            Err(failure) => Err(failure.about(at)),
+        }
     }
+}
+
+/// Parses a line of the log of adopted before-images.
+pub(super) fn adopted(line: &str) -> Option<(u64, (ContentHash, u64))> {
+    let mut words = line.split(' ');
+    let number = words.next()?.parse().ok()?;
+    let content = ContentHash::from_hex(words.next()?.as_bytes())?;
+    Some((number, (content, words.next()?.parse().ok()?)))
 }
