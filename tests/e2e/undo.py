@@ -15,10 +15,11 @@ import checks
 from checks import Skip, check, equal, short, true
 
 SEED = int(os.environ.get("SINEW_UNDO_SEED", 26))
-# `cargo xtask nightly undo` runs 2,000.
-N_SCRIPTS = int(os.environ.get("SINEW_UNDO_SCRIPTS", 60))
-N_KILLS = int(os.environ.get("SINEW_UNDO_KILLS", 8))
-FIRST = int(os.environ.get("SINEW_UNDO_FIRST", 0))
+# `cargo xtask nightly undo` runs many more.
+AT_NIGHT = "SINEW_UNDO" in os.environ
+N_SCRIPTS = int(os.environ.get("SINEW_UNDO_SCRIPTS", 2_000 if AT_NIGHT else 60))
+N_KILLS = 70 if AT_NIGHT else 4
+N_FILES = 10_000 if AT_NIGHT else 2_000
 
 
 class Pipe:
@@ -151,7 +152,7 @@ class Tree:
 def scripts(directory):
     """Runs random commands in random trees, and restores every checkpoint: the last first, or all at once."""
     n_restored = n_controls = 0
-    for n in range(FIRST, N_SCRIPTS):
+    for n in range(N_SCRIPTS):
         chance = random.Random(f"{SEED} {n}")
         tree, root = Tree(chance), directory / f"tree-{n}"
         root.mkdir()
@@ -302,7 +303,7 @@ HOLES = {
     ),
     "names with blanks and lines": ({"a b/c\nd": "1\n", "-rf": "2\n"}, "rm -- -rf; mv 'a b' 'c  d'; rm -r c*"),
     "modes": ({"a": "a\n", "d/b": "b\n"}, "chmod 4755 a; chmod 700 d; rm -r d"),
-    "ten thousand files": ({f"d/{n % 100}/{n}": f"{n}\n" for n in range(10_000)}, "rm -rf d; mkdir d; echo x > d/new"),
+    f"{N_FILES} files": ({f"d/{n % 100}/{n}": f"{n}\n" for n in range(N_FILES)}, "rm -rf d; mkdir d; echo x > d/new"),
 }
 
 
@@ -427,7 +428,7 @@ def killed(directory):
     chance = random.Random(SEED)
     for who in ["sinew", "supervisor", "everything"]:
         with check(f"kill -9 of {who} at {N_KILLS} moments: all comes back"):
-            n_changed, longest = 0, 0.6
+            n_changed = 0
             for n in range(N_KILLS):
                 root = directory / f"killed-{who}-{n}"
                 for d in range(1, 7):
@@ -439,7 +440,11 @@ def killed(directory):
                 was, head = look(root), git(root, "rev-parse", "HEAD")
                 pipe = Pipe(root, "--session", f"{who}-{n}")
                 pipe.send("Bash", command="".join(f"export {key}={value}; " for key, value in NAMES.items()) + LONG)
-                time.sleep(chance.uniform(0.02, longest))
+                # A busy machine may take long to begin.
+                begun = time.monotonic()
+                while not (root / "copy1").exists() and time.monotonic() < begun + 10:
+                    time.sleep(0.005)
+                time.sleep(chance.uniform(0, 0.6))
                 family = [pipe.process.pid, *(pid for pid, _ in checks.descendants(pipe.process.pid))]
                 helpers = [pid for pid in family[1:] if b"sinew-helper" in command_line(pid)]
                 victims = {"sinew": family[:1], "supervisor": helpers[1:2] or helpers, "everything": family}[who]

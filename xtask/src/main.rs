@@ -332,7 +332,7 @@ fn run(name: &str, command: &mut Command) -> Result<()> {
 }
 
 /// What `nightly` runs, in this order.
-const NIGHTLY_PARTS: [&str; 10] = [
+const NIGHTLY_PARTS: [&str; 11] = [
     "tests",
     "deny",
     "bombs",
@@ -342,10 +342,11 @@ const NIGHTLY_PARTS: [&str; 10] = [
     "catalog",
     "tasks",
     "loop",
+    "undo",
     "bench",
 ];
 /// The suites of the night, and the variable that makes them whole. Of the bombs it says how often each case runs.
-const NIGHTLY_SUITES: [(&str, &str, &str); 7] = [
+const NIGHTLY_SUITES: [(&str, &str, &str); 8] = [
     ("bombs", "SINEW_BOMB_ROUNDS", "3"),
     ("protected", "SINEW_PROTECTED_ALL", "1"),
     ("pages", "SINEW_PAGES", "1"),
@@ -353,6 +354,7 @@ const NIGHTLY_SUITES: [(&str, &str, &str); 7] = [
     ("catalog", "SINEW_CATALOG", "1"),
     ("tasks", "SINEW_TASKS", "1"),
     ("loop", "SINEW_LOOP", "1"),
+    ("undo", "SINEW_UNDO", "1"),
 ];
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.
 const NIGHTLY_ROUNDS: &str = "10";
