@@ -417,6 +417,42 @@ def writers(directory):
             equal(look(root / "src"), {path[4:]: what for path, what in was.items() if path.startswith(b"src/")}, "the source")
 
 
+def rebuilt(directory):
+    """What tools make anew is left out, and nothing else can be made to look like it."""
+    cases = {
+        "a build": ("mkdir -p target/debug; echo x > target/debug/x; rm -rf node_modules; echo x > a", "not kept: ", ["node_modules", "target"]),
+        "a file moved in, changed and moved back": ("mkdir -p target; mv a target/a; sed -i s/a/b/ target/a; mv target/a a", "not kept", ["target"]),
+        "a directory moved in": ("mkdir -p target; mv src target/src; echo x >> target/src/b; mv target/src .", "undoes this", ["target"]),
+        "a link from in there": ("mkdir -p target; ln a target/x; echo more >> target/x", "undoes this", ["target"]),
+        "ignored by this command": ("echo src >> .gitignore; echo build >> .gitignore; rm -rf build; rm -rf src", "undoes this", []),
+        "tracked, and removed from the index": ("git rm -r -q --cached dist; rm -rf dist", "undoes this", []),
+        "renamed": ("mv node_modules kept; echo x > kept/package/index.js; mv kept node_modules", "not kept", ["node_modules"]),
+    }
+    for n, (name, (command, words, left_out)) in enumerate(cases.items()):
+        with check(f"rebuilt directories: {name}"):
+            root = made(directory / f"rebuilt-{n}", **{
+                "a": "a\n", "src/b": "b\n", "build/user": "mine\n", "dist/tracked": "t\n", "node_modules/package/index.js": "js\n",
+                ".gitignore": "target/\n/node_modules\n/dist\n",
+            })
+            git(root, "init", "-q")
+            git(root, "add", "-A")
+            git(root, "add", "-f", "dist")
+            git(root, "commit", "-qm", "first")
+            # An ignore file counts if it is older than the session.
+            time.sleep(2.1)
+            was = look(root)
+            with Pipe(root) as pipe:
+                reply = pipe.bash(command)
+                true(reply["ok"], f"{reply}")
+                checks.contains(json.dumps(reply["content"]), words)
+                if checkpoint(reply):
+                    restored = pipe.restore(checkpoint(reply))
+                    true(restored["ok"], f"{restored['error']}")
+            away = lambda state: {path: what for path, what in state.items() if path.decode().split("/")[0] not in left_out}
+            wrong = difference(away(look(root)), away(was))
+            true(not wrong, wrong)
+
+
 LONG = (
     "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do cp -r src copy$n; rm -rf copy$((n - 1)); sed -i s/line/row$n/ src/d1/*; mv src/d2 src/e$n; mv src/e$n src/d2;"
     " rm -f src/d3/f$n; echo $n >> src/d4/f1; git commit -qam $n; chmod 700 src/d5/f$n; ln -f src/d6/f1 src/d6/g; done; rm -rf src"
@@ -533,6 +569,7 @@ def main(directory):
     on_other_file_systems(directory)
     conflicts(directory)
     writers(directory)
+    rebuilt(directory)
     killed(directory)
     with check(f"{N_SCRIPTS} random scripts of commands are undone"):
         scripts(directory)

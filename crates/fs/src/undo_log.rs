@@ -81,6 +81,10 @@ pub enum UndoRecord {
     Linked(PathBuf, PathBuf, Inode),
     /// More is changed than the log holds.
     Full,
+    /// Changes in a directory that tools make anew are not recorded.
+    Rebuilt(PathBuf),
+    /// A directory comes from such a one, with all that is in it.
+    Came(PathBuf),
 }
 
 /// The changes of a log, each with its records, in order.
@@ -184,6 +188,8 @@ impl Writer<'_> {
             UndoRecord::Full => {
                 self.kind(9);
             }
+            UndoRecord::Rebuilt(path) => self.kind(10).path(path),
+            UndoRecord::Came(path) => self.kind(11).path(path),
         }
     }
 
@@ -246,6 +252,8 @@ impl Reader<'_> {
             ),
             8 => UndoRecord::Linked(self.path()?, self.path()?, self.inode()?),
             9 => UndoRecord::Full,
+            10 => UndoRecord::Rebuilt(self.path()?),
+            11 => UndoRecord::Came(self.path()?),
             _ => return None,
         })
     }
@@ -322,6 +330,7 @@ mod tests {
         all.push(vec![UndoRecord::Made(path("/a")), UndoRecord::Link(path("/b"), path("../c"))]);
         all.push(vec![UndoRecord::Directory(path("/d"), 0o700), UndoRecord::Special(path("/e"))]);
         all.push(vec![UndoRecord::Mode(path("/f"), 0o4755, (1, 9)), UndoRecord::Full]);
+        all.push(vec![UndoRecord::Rebuilt(path("/m")), UndoRecord::Came(path("/n"))]);
         all.push(vec![UndoRecord::Moved(path("/g"), path("/h"), true, (1, 3))]);
         all.push(vec![UndoRecord::Exchanged(path("/i"), path("/j"), (false, true), (1, 5))]);
         all.push(vec![UndoRecord::Linked(path("/k"), path("/l"), (1, 4))]);

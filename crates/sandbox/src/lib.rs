@@ -25,6 +25,7 @@ mod ongoing;
 mod own;
 mod process_tree;
 mod programs;
+mod rebuilt_dirs;
 mod run;
 mod sandbox;
 mod sandbox_level;
@@ -511,6 +512,12 @@ impl Commands {
             max_processes: settings.max_processes,
             trusted: false,
             keeps_changes: false,
+            tracked: match self.keeper {
+                Some(_) => {
+                    self.writable.iter().flat_map(|root| rebuilt_dirs::tracked(root)).collect()
+                }
+                None => Vec::new(),
+            },
         }
     }
 }

@@ -77,6 +77,8 @@ pub(super) struct Means {
     pub(super) max_file_bytes: u64,
     /// The roots as sinew sees them, where what commands change is kept.
     pub(super) roots: Vec<RootOutside>,
+    /// Directories with the name of one that tools make anew, in which git tracks files.
+    pub(super) tracked: Vec<PathBuf>,
 }
 
 /// A directory that replaces another.

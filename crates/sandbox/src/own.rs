@@ -397,6 +397,7 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
         max_processes: MAX_PROCESSES,
         trusted: true,
         keeps_changes: false,
+        tracked: Vec::new(),
     }
 }
 

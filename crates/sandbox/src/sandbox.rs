@@ -243,6 +243,7 @@ impl Sandbox {
                 shared_memory,
                 max_file_bytes,
                 roots,
+                tracked: policy.tracked.clone(),
             })
         });
         self.watched = self.or_missing(means).map(|means| (filter, Arc::new(means)));

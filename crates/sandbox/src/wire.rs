@@ -55,6 +55,8 @@ pub(super) struct Policy {
     pub(super) trusted: bool,
     /// Whether the changes of commands are kept. Then [`Outside`] follows.
     pub(super) keeps_changes: bool,
+    /// Directories with the name of one that tools make anew, in which git tracks files.
+    pub(super) tracked: Vec<PathBuf>,
 }
 
 /// What sinew opened before any sandbox, in messages of their own: the directory where the changes of commands are kept,

@@ -226,9 +226,14 @@ pub struct CommandChanges {
     pub not_kept: Vec<PathBuf>,
     /// The number of all such files.
     pub n_not_kept: u64,
+    /// The directories that tools make anew, such as `node_modules`, in which it changed something: that is not kept.
+    pub rebuilt: Vec<PathBuf>,
     /// Whether it changed more than is recorded.
     pub is_partial: bool,
 }
+
+/// The most directories that a reply names.
+const MAX_REBUILT: usize = 3;
 
 impl CommandChanges {
     /// Returns the checkpoint and the number of changed files in words, and what cannot be undone.
@@ -247,6 +252,15 @@ impl CommandChanges {
             0 if names.is_empty() => {}
             0 => lines.push(format!("cannot be undone: {}", names.join(", "))),
             n => lines.push(format!("cannot be undone: {} and {n} more", names.join(", "))),
+        }
+        if !self.rebuilt.is_empty() {
+            let names = self.rebuilt.iter().take(MAX_REBUILT).map(|dir| line_name(dir));
+            let names: Vec<_> = names.map(|name| format!("{name}/")).collect();
+            let more = match self.rebuilt.len() - names.len() {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            lines.push(format!("not kept: {}{more}", names.join(", ")));
         }
         if self.is_partial {
             lines.push(String::from("it changed more than is kept, so an undo is not complete"));

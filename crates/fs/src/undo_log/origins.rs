@@ -134,6 +134,11 @@ impl Origins {
                 self.leaves(to, OldState::Nothing);
             }
             UndoRecord::Full => self.is_full = true,
+            UndoRecord::Rebuilt(_) => {}
+            UndoRecord::Came(path) => {
+                self.leaves(path.clone(), OldState::Nothing);
+                self.moved.push((path, None));
+            }
         }
     }
 

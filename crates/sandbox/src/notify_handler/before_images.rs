@@ -28,6 +28,7 @@ use rustix::process::umask;
 
 use super::CallHandler;
 use super::path::{self, Place, look, trimmed};
+use crate::rebuilt_dirs::{self, RebuiltDirs};
 use crate::spawn;
 use sinew_fs::stat::identity_of;
 use sinew_fs::undo_log::{self, BeforeImage, FileBefore, Origins, UndoRecord, UnkeptReason};
@@ -78,6 +79,7 @@ pub(super) struct BeforeImages {
     last_dir: RefCell<Option<KnownDir>>,
     /// Whether no more is kept, since too much was changed or the log cannot be written.
     is_full: Cell<bool>,
+    rebuilt: RefCell<RebuiltDirs>,
     /// Whether the log has all, which the supervisor reports.
     has_all: Arc<AtomicBool>,
 }
@@ -105,6 +107,7 @@ impl BeforeImages {
             inodes: RefCell::default(),
             last_dir: RefCell::default(),
             is_full,
+            rebuilt: RefCell::default(),
             has_all: Arc::clone(has_all),
         }
     }
@@ -320,8 +323,26 @@ fn has_writer(place: &Place) -> bool {
 impl CallHandler {
     /// Returns the images of the command, if what is at a path is kept.
     fn images(&self, real: &Path) -> Option<&BeforeImages> {
+        self.recording(real).filter(|images| !self.is_rebuilt(images, real))
+    }
+
+    /// Returns the images of the command, if a path is in a root.
+    fn recording(&self, real: &Path) -> Option<&BeforeImages> {
         let images = self.images.as_ref()?;
         (!images.is_full.get() && self.judge.is_beneath_a_root(real)).then_some(images)
+    }
+
+    /// Returns whether a path is in a directory that tools make anew; the first time, the log says so.
+    fn is_rebuilt(&self, images: &BeforeImages, real: &Path) -> bool {
+        let roots = self.means.roots.iter().filter(|root| real.starts_with(&root.path));
+        let Some(root) = roots.max_by_key(|root| root.path.as_os_str().len()) else { return false };
+        let Some(dir) = rebuilt_dirs::named(&root.path, real) else { return false };
+        let since = (self.means.began, self.means.tracked.as_slice());
+        let (is_one, is_first) = images.rebuilt.borrow_mut().has(&root.path, &dir, since);
+        if is_one && is_first {
+            images.append(&[UndoRecord::Rebuilt(dir)]);
+        }
+        is_one
     }
 
     /// Returns whether the real path of a regular file is that of a before-image. A command can hold one open, and open it
@@ -350,9 +371,13 @@ impl CallHandler {
         found: &OwnedFd,
         deed: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let Some(images) = self.images(real) else { return deed() };
+        let Some(images) = self.recording(real) else { return deed() };
         let stat = fstat(found)?;
         if kind_of(&stat) != FileType::RegularFile || stat.st_nlink == 0 {
+            return deed();
+        }
+        // Another name of the file may be kept.
+        if stat.st_nlink == 1 && self.is_rebuilt(images, real) {
             return deed();
         }
         let inode = identity_of(&stat).of_file();
@@ -388,11 +413,15 @@ impl CallHandler {
         real: &Path,
         deed: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let Some(images) = self.images(real) else { return deed() };
+        let source_images = self.images(source);
+        let Some(images) = self.images(real).or(source_images) else { return deed() };
+        if self.recording(real).is_none() {
+            return deed();
+        }
         let stat = fstat(target)?;
         let is_old = kind_of(&stat) == FileType::RegularFile
             && stat.st_nlink != 0
-            && self.images(source).is_some();
+            && source_images.is_some();
         let record = match is_old {
             true => {
                 let inode = identity_of(&stat).of_file();
@@ -507,8 +536,10 @@ impl CallHandler {
         let is_dir = kind_of(&stat) == FileType::Directory;
         let there = look(new.dir.as_fd(), &new.name).and_then(|found| fstat(&found)).ok();
         if from.is_none() || to.is_none() {
-            // What is in a directory would come or go unseen. The caller copies it, name by name.
-            if is_dir || flags.contains(RenameFlags::EXCHANGE) {
+            // What is in a directory would come or go unseen. The caller copies it, name by name, except for what a tool
+            // makes anew, which stays where it is after an undo.
+            let comes_rebuilt = is_dir && to.is_some() && self.recording(old_real).is_some();
+            if is_dir && !comes_rebuilt || flags.contains(RenameFlags::EXCHANGE) {
                 return Err(Errno::XDEV);
             }
         }
@@ -535,6 +566,7 @@ impl CallHandler {
             (Some(_), Some(_)) => {
                 UndoRecord::Moved(old_real.to_owned(), new_real.to_owned(), is_dir, inode)
             }
+            (_, Some(_)) if is_dir => UndoRecord::Came(new_real.to_owned()),
             (_, Some(_)) => UndoRecord::Made(new_real.to_owned()),
             _ => return images.carry_out(records, plain),
         };

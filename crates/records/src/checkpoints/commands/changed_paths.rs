@@ -139,13 +139,14 @@ impl ChangedPaths {
         })
     }
 
-    /// Notes the inodes of files with several names that changed.
+    /// Notes the inodes of files with several names that changed, and directories that are not recorded.
     pub(super) fn share<'r>(&mut self, records: impl Iterator<Item = &'r UndoRecord>) {
         for record in records {
             match record {
                 UndoRecord::File(_, before, _) if 1 < before.n_links => {
                     self.inodes.entry(before.inode).or_default();
                 }
+                UndoRecord::Rebuilt(dir) => self.changes.rebuilt.push(dir.clone()),
                 UndoRecord::Mode(_, mode, inode) if *inode != (0, 0) => {
                     self.inodes.entry(*inode).or_default().0.get_or_insert(*mode);
                 }
@@ -507,6 +508,10 @@ impl ChangedPaths {
         };
         if let Some((content, size)) = self.adopted.get(&number) {
             return Ok(PathState::hashed(*content, *size, mode));
+        }
+        // One command leaves room for the contents of others.
+        if self.shared.settings.max_bytes / 2 < self.n_new.saturating_add(before.size) {
+            return Ok(PathState::unkept(before.size, mode));
         }
         let name = CString::new(undo_log::image_name(number)).unwrap_or_default();
         let mut log = &self.adopted_log;
