@@ -315,14 +315,17 @@ impl Contained {
         armed: Vec<Option<Armed>>,
         processes: Arc<dyn Processes>,
     ) -> World {
-        // A restore overwrites files on purpose, and is bound to the state that the plan found. Each name of a file is
-        // restored by itself.
+        // A restore overwrites files on purpose, and is bound to the state that the plan found. It restores each name of a
+        // file by itself, unless changes are written to all names.
         let settings = match &self.restoring {
             None => Arc::clone(&self.guard.files),
             Some(_) => Arc::new(FileSettings {
                 track_reads: false,
                 must_read_before_write: false,
-                hard_links: HardLinks::Break,
+                hard_links: match self.guard.files.hard_links {
+                    HardLinks::Refuse | HardLinks::Break => HardLinks::Break,
+                    HardLinks::InPlace => HardLinks::InPlace,
+                },
                 ..(*self.guard.files).clone()
             }),
         };
