@@ -23,16 +23,7 @@ impl KeepsChanges for CommandCheckpoints {
     }
 
     fn begin(&self, caller: &Caller, roots: &[PathBuf]) -> io::Result<Box<dyn CommandUndo>> {
-        let mark = CallContext {
-            session: caller.session.clone(),
-            agent: caller.agent.clone(),
-            turn: caller.turn.clone(),
-            call_id: caller.call_id.clone(),
-            dialect: caller.dialect.clone().into_owned(),
-            tool: caller.tool.clone(),
-            roots: roots.to_vec(),
-            restores: None,
-        };
+        let mark = CallContext::of(caller, roots.to_vec(), None);
         let draft = self.0.begin_command(mark).map_err(io::Error::other)?;
         Ok(Box::new(OneCommand(draft)))
     }

@@ -7,20 +7,22 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{fstat, readlinkat};
 use sinew_tool::{
-    Access, CheckpointInfo, CheckpointQuery, Claim, FileError, FileKind, FileState, Identity, Kind,
-    Links, NoCheckpoints, PathChange, Restore, RestoreAct, RestoreChoice, RestoreConflict,
-    RestorePlan, RestoreStep, Ruling, Slot, Targets, ToolError, Was,
+    Access, CheckpointInfo, CheckpointQuery, Claim, ContentHash, FileError, FileKind, FileState,
+    Identity, Kind, Links, NoCheckpoints, PathChange, Restore, RestoreAct, RestoreChoice,
+    RestoreConflict, RestorePlan, RestoreStep, Ruling, Slot, Targets, ToolError, Was,
 };
 
 use crate::change::kept::path_of;
 use crate::clear::Contained;
 use crate::guard::Guard;
+use sinew_fs::git_index;
 use sinew_fs::resolve::{self, Place, Spot};
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, identity_of};
@@ -37,6 +39,9 @@ const MAX_ATTEMPTS: u32 = 3;
 const MAX_DONE: usize = 50;
 /// The most checkpoints that one list reads.
 const MAX_LOOKED: usize = 10_000;
+
+/// The largest index of git that is compared by its entries, in bytes.
+const MAX_INDEX: u64 = 64 << 20;
 
 /// Kept states by path.
 type States = HashMap<PathBuf, Vec<PathState>>;
@@ -105,6 +110,8 @@ struct Look {
     identity: Option<Identity>,
     /// The names in a directory.
     names: Vec<CString>,
+    /// What an index of git means.
+    meaning: Option<ContentHash>,
 }
 
 impl Guard {
@@ -160,7 +167,15 @@ impl Guard {
                 Some(look) => Ok(look.state.clone()),
                 None => Err(ToolError::new(Kind::ExecutionFailed, "a path was not looked at")),
             };
-            let plan = history.plan(seen)?;
+            let meaning = |path: &Path, state: &PathState| match looks.get(path) {
+                Some(look) if look.state == *state => look.meaning,
+                _ => git_index::meaning(&checkpoints.content(path, state).ok()?.read_all().ok()?),
+            };
+            let means_same = |path: &Path, one: &PathState, other: &PathState| {
+                git_index::is_index(path)
+                    && meaning(path, one).is_some_and(|one| meaning(path, other) == Some(one))
+            };
+            let plan = history.plan_by(seen, means_same)?;
             check_emptied(&plan, &looks)?;
             let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
             let (mut told, states) = told(&plan, &listed, entries);
@@ -312,7 +327,7 @@ impl Guard {
 
 impl Look {
     fn of_nothing() -> Self {
-        Self { state: PathState::Absent, identity: None, names: Vec::new() }
+        Self { state: PathState::Absent, identity: None, names: Vec::new(), meaning: None }
     }
 }
 
@@ -408,12 +423,18 @@ fn look_at(place: &Place) -> Result<Look, FileError> {
         return Ok(Look::of_nothing());
     };
     let mut names = Vec::new();
+    let mut meaning = None;
     let state = match (meta.kind, &place.name) {
         (FileKind::File, Some(name)) => {
             let file = open_name(place.parent()?.as_fd(), name, FILE_READ).map_err(error_of)?;
             let file = File::from(file);
             let is_same = || fstat(&file).map(|stat| identity_of(&stat) == meta.identity);
             let state = PathState::of_file(&file, meta).map_err(FileError::Io)?;
+            if git_index::is_index(&place.real) && meta.size() <= MAX_INDEX {
+                let mut index = Vec::new();
+                (&file).take(MAX_INDEX).read_to_end(&mut index).map_err(FileError::Io)?;
+                meaning = git_index::meaning(&index);
+            }
             if !is_same().map_err(error_of)? {
                 return Err(FileError::Changed);
             }
@@ -432,7 +453,7 @@ fn look_at(place: &Place) -> Result<Look, FileError> {
         }
         _ => PathState::Special,
     };
-    Ok(Look { state, identity: Some(meta.identity), names })
+    Ok(Look { state, identity: Some(meta.identity), names, meaning })
 }
 
 /// Returns a plan as contract types, with the kept states that it names.

@@ -9,14 +9,14 @@
 pub mod end;
 
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
 use sinew_tool::{
-    Access, Background, Bound, Claim, Command, CommandChanges, CommandLine, Context, Cost, Effects,
-    ErrorBody, Exit, Facts, FileSettings, Finished, Kind, Moved, News, Operation, Output, Param,
-    ParamKind, Preset, Reply, Row, RunOptions, Shaping, Shell, Targets, ToolError, WentBack,
-    line_name,
+    Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, ErrorBody,
+    Exit, Facts, FileSettings, Finished, Kind, Moved, News, Operation, Output, Param, ParamKind,
+    Preset, Reply, Row, RunOptions, Shaping, Shell, Targets, ToolError, WentBack, line_name,
 };
 
 use crate::{screen, waits};
@@ -263,7 +263,8 @@ fn finished_reply(
             line_name(outside)
         )),
     }
-    let changes = finished.findings.changes.iter().flat_map(CommandChanges::lines);
+    let named = |path: &Path| shaping.shown(path);
+    let changes = finished.findings.changes.iter().flat_map(|changes| changes.lines(named));
     changes.for_each(&mut note);
     for one in background {
         note(format!("background {}", waits::line(one)));

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use sinew_tool::sync::lock;
-use sinew_tool::{FileKind, FileState};
+use sinew_tool::{Caller, FileKind, FileState};
 
 use crate::database::{self, PATIENT, at_once};
 use crate::ledger::LedgerSync;
@@ -147,6 +147,22 @@ pub struct CallContext {
     pub roots: Vec<PathBuf>,
     /// The checkpoint that the call undoes, with all later ones of the session.
     pub restores: Option<CheckpointId>,
+}
+
+impl CallContext {
+    /// Returns the context of a call by a caller in these roots.
+    pub fn of(caller: &Caller, roots: Vec<PathBuf>, restores: Option<CheckpointId>) -> Self {
+        Self {
+            session: caller.session.clone(),
+            agent: caller.agent.clone(),
+            turn: caller.turn.clone(),
+            call_id: caller.call_id.clone(),
+            dialect: caller.dialect.clone().into_owned(),
+            tool: caller.tool.clone(),
+            roots,
+            restores,
+        }
+    }
 }
 
 /// The number of checkpoints and the size of their contents.

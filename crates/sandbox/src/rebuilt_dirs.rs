@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
+use sinew_fs::git_index;
 
 /// The names of such directories.
 const NAMES: &[&str] = &[
@@ -74,6 +75,10 @@ fn is_ignored(root: &Path, dir: &Path, began: SystemTime) -> bool {
         return false;
     }
     let (Some(above), Some(name)) = (dir.parent(), dir.file_name()) else { return false };
+    // A clone of another repository, such as one for pages, is not made anew.
+    if rustix::fs::lstat(dir.join(".git")).is_ok() {
+        return false;
+    }
     let mut is_ignored = false;
     let chain = above.ancestors().take_while(|one| one.starts_with(root));
     for one in chain {
@@ -116,6 +121,9 @@ fn read_old(path: &Path, began: SystemTime) -> Result<Vec<u8>, Errno> {
 /// Returns the directories of such names in which the repository of a root tracks files; the root itself if its index cannot
 /// be read, so that all count as tracked.
 pub(crate) fn tracked(root: &Path) -> Vec<PathBuf> {
+    if rustix::fs::lstat(root.join(".git/HEAD")).is_err() {
+        return vec![root.to_owned()];
+    }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, root.join(".git/index"), flags, Mode::empty()) {
         Ok(file) => file,
@@ -124,36 +132,13 @@ pub(crate) fn tracked(root: &Path) -> Vec<PathBuf> {
     };
     let mut index = Vec::new();
     let is_read = File::from(file).take(MAX_BYTES).read_to_end(&mut index).is_ok();
-    let Some(paths) = paths(&index).filter(|_| is_read) else { return vec![root.to_owned()] };
-    let paths = paths.into_iter().map(|path| root.join(OsStr::from_bytes(path)));
+    let Some(entries) = git_index::entries(&index).filter(|_| is_read) else {
+        return vec![root.to_owned()];
+    };
+    let paths = entries.into_iter().map(|entry| root.join(OsStr::from_bytes(entry.path)));
     let mut found: Vec<_> = paths.filter_map(|path| named(root, &path)).collect();
     found.dedup();
     found
-}
-
-/// Returns the paths of an index of git with SHA-1 in version 2 or 3.
-fn paths(index: &[u8]) -> Option<Vec<&[u8]>> {
-    // The status of the file, then its SHA-1.
-    const HEAD: usize = 60;
-    let n = u32::from_be_bytes(*index.get(8..)?.first_chunk()?);
-    if index.get(..8)? != b"DIRC\0\0\0\x02" && index.get(..8)? != b"DIRC\0\0\0\x03" {
-        return None;
-    }
-    let mut paths: Vec<&[u8]> = Vec::new();
-    let mut rest = index.get(12..)?;
-    for _ in 0..n {
-        let flags = u16::from_be_bytes(*rest.get(HEAD..)?.first_chunk()?);
-        let head = HEAD + if flags & 0x4000 == 0 { 2 } else { 4 };
-        let path = rest.get(head..)?;
-        let path = path.get(..memchr::memchr(0, path)?)?;
-        // They are sorted; of another format they would not be.
-        if path.is_empty() || paths.last().is_some_and(|last| path < *last) {
-            return None;
-        }
-        paths.push(path);
-        rest = rest.get((head + path.len()) / 8 * 8 + 8..)?;
-    }
-    Some(paths)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Commands of a call: the one it names and no other, with options, results and sandbox refusals.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::{
     Analysis, Background, BoxFuture, Cancel, Kind, News, Progress, Screen, Size, ToolError, Typed,
-    Wait, line_name,
+    Wait,
 };
 
 /// The command that a call requests, before containment.
@@ -236,8 +236,8 @@ pub struct CommandChanges {
 const MAX_REBUILT: usize = 3;
 
 impl CommandChanges {
-    /// Returns the checkpoint and the number of changed files in words, and what cannot be undone.
-    pub fn lines(&self) -> Vec<String> {
+    /// Returns the checkpoint and the number of changed files in words, and what cannot be undone. `shown` shows a path.
+    pub fn lines(&self, shown: impl Fn(&Path) -> String) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(id) = &self.checkpoint {
             let counts = [('+', self.n_made), ('-', self.n_removed), ('~', self.n_changed)];
@@ -247,14 +247,14 @@ impl CommandChanges {
                 if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(" ")) };
             lines.push(format!("{id} undoes this{counts}"));
         }
-        let names: Vec<_> = self.not_kept.iter().map(|path| line_name(path)).collect();
+        let names: Vec<_> = self.not_kept.iter().map(|path| shown(path)).collect();
         match self.n_not_kept.saturating_sub(names.len() as u64) {
             0 if names.is_empty() => {}
             0 => lines.push(format!("cannot be undone: {}", names.join(", "))),
             n => lines.push(format!("cannot be undone: {} and {n} more", names.join(", "))),
         }
         if !self.rebuilt.is_empty() {
-            let names = self.rebuilt.iter().take(MAX_REBUILT).map(|dir| line_name(dir));
+            let names = self.rebuilt.iter().take(MAX_REBUILT).map(|dir| shown(dir));
             let names: Vec<_> = names.map(|name| format!("{name}/")).collect();
             let more = match self.rebuilt.len() - names.len() {
                 0 => String::new(),

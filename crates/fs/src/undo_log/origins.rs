@@ -75,9 +75,10 @@ impl Origins {
         (!self.old.contains_key(origin)).then_some(origin)
     }
 
-    /// Returns whether the mode of an old path is kept.
-    pub fn has_mode(&self, path: &Path) -> bool {
-        self.origin(path)
+    /// Returns whether the mode of an old path is kept, by the path or by the inode of what is there now.
+    pub fn has_mode(&self, path: &Path, inode: Inode) -> bool {
+        let origin = self.origin(path).or_else(|| self.linked.get(&inode).cloned());
+        origin
             .is_none_or(|origin| self.modes.contains_key(&origin) || self.old.contains_key(&origin))
     }
 
@@ -112,8 +113,9 @@ impl Origins {
             UndoRecord::Link(path, target) => self.leaves(path, OldState::Link(target)),
             UndoRecord::Directory(path, mode) => self.leaves(path, OldState::Directory(mode)),
             UndoRecord::Special(path) => self.leaves(path, OldState::Special),
-            UndoRecord::Mode(path, mode, _) => {
-                if let Some(origin) = self.origin(&path) {
+            UndoRecord::Mode(path, mode, inode) => {
+                let origin = self.origin(&path).or_else(|| self.linked.get(&inode).cloned());
+                if let Some(origin) = origin {
                     self.modes.entry(origin).or_insert(mode);
                 }
             }
@@ -159,6 +161,7 @@ impl Origins {
             self.earlier.extend(replaced);
             self.moved.retain(|(path, _)| !path.starts_with(to));
             self.moves_along(from, to);
+            self.moved.retain(|(path, _)| path != from && path != to);
             self.moved.push((from.to_owned(), None));
             self.moved.push((to.to_owned(), origin.clone()));
         }

@@ -155,17 +155,8 @@ impl KeptPaths {
     }
 
     fn mark(&self) -> CallContext {
-        let caller = &self.caller;
-        CallContext {
-            session: caller.session.clone(),
-            agent: caller.agent.clone(),
-            turn: caller.turn.clone(),
-            call_id: caller.call_id.clone(),
-            dialect: caller.dialect.clone().into_owned(),
-            tool: caller.tool.clone(),
-            roots: self.roots.paths().map(Path::to_owned).collect(),
-            restores: self.restores,
-        }
+        let roots = self.roots.paths().map(Path::to_owned).collect();
+        CallContext::of(&self.caller, roots, self.restores)
     }
 }
 

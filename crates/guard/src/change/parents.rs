@@ -42,7 +42,8 @@ impl ChangedMode {
     fn set(&self, mode: u32) -> Result<(), FileError> {
         // It may be a directory that this user cannot read.
         let path = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
-        chmod(path, Mode::from_raw_mode(mode & 0o1777)).map_err(error_of)
+        let kept = fstat(&*self.dir).map_err(error_of)?.st_mode & 0o6000;
+        chmod(path, Mode::from_raw_mode(mode & 0o1777 | kept)).map_err(error_of)
     }
 }
 

@@ -178,8 +178,9 @@ impl Collector {
         connection: &Connection,
         collected: &mut Collected,
     ) -> Result<bool, CheckpointError> {
-        let named: HashSet<_> =
+        let mut named: HashSet<_> =
             index::named(connection)?.into_iter().map(|(content, _)| content).collect();
+        named.extend(index::kept_indexes(connection)?);
         let mut unnamed: Vec<ContentFile> = self.contents.list()?;
         unnamed.retain(|found| match found.content {
             Some(content) => !named.contains(&content),

@@ -71,7 +71,10 @@ pub struct CommandDraft {
 impl Checkpoints {
     /// Returns whether a thread works out the states of a command that has ended.
     pub fn has_commands_under_way(&self) -> bool {
-        lock(&self.shared.under_way).iter().any(|thread| !thread.is_finished())
+        match self.shared.under_way.try_lock() {
+            Ok(threads) => threads.iter().any(|thread| !thread.is_finished()),
+            Err(_) => true,
+        }
     }
 
     /// Returns whether commands have checkpoints.
@@ -121,8 +124,8 @@ impl SharedCheckpoints {
 
     /// Waits for the checkpoints of commands that have ended: later changes, and looks at them, come after.
     pub(super) fn wait_for_commands(&self) {
-        let threads = std::mem::take(&mut *lock(&self.under_way));
-        for thread in threads {
+        // The lock is held meanwhile, so that a second caller waits too.
+        for thread in lock(&self.under_way).drain(..) {
             let _ = thread.join();
         }
     }
@@ -237,6 +240,7 @@ impl CommandDraft {
         if old.len() <= MAX_AT_ONCE || ended == Ended::Unseen {
             let id = self.record(&mut paths, (old, &modes), known)?;
             paths.changes.checkpoint = id.map(|id| id.to_string());
+            paths.changes.is_partial |= paths.is_cut();
             self.remove();
             return Ok(paths.changes);
         }

@@ -251,12 +251,15 @@ impl Held {
     ) -> Result<(Kept, u64), Failure> {
         let file = match openat(dir, name, FILE_READ, Mode::empty()) {
             // Its mode closes it to its owner.
-            Err(Errno::ACCESS) => {
-                chmodat(dir, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
-                openat(dir, name, FILE_READ, Mode::empty())?
-            }
-            other => other?,
+            Err(Errno::ACCESS) => chmodat(dir, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())
+                .and_then(|()| openat(dir, name, FILE_READ, Mode::empty())),
+            other => other,
         };
+        // It may belong to another user.
+        let file = file.map_err(|errno| match errno {
+            Errno::ACCESS | Errno::PERM => Failure::Unreadable(errno.into()),
+            other => Failure::Store(other),
+        })?;
         let file = File::from(file);
         let stat = fstat(&file)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);

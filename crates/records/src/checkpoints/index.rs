@@ -3,6 +3,7 @@
 //! One transaction writes a checkpoint before its call changes anything, when the store already has its
 //! contents. A later one settles it. Paths and symlink targets are bytes.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -437,6 +438,17 @@ pub(super) fn named(connection: &Connection) -> rusqlite::Result<Vec<(ContentHas
         .query_map([], |row| {
             Ok((ContentHash::from(row.get::<_, [u8; 32]>(0)?), CheckpointId(row.get(1)?)))
         })?
+        .collect()
+}
+
+/// Returns the contents that commands left in indexes of git.
+pub(super) fn kept_indexes(connection: &Connection) -> rusqlite::Result<HashSet<ContentHash>> {
+    connection
+        .prepare(
+            "SELECT after_hash FROM entry
+             WHERE after_hash IS NOT NULL AND substr(path, -6) = CAST('/index' AS BLOB)",
+        )?
+        .query_map([], |row| row.get::<_, [u8; 32]>(0).map(ContentHash::from))?
         .collect()
 }
 

@@ -167,14 +167,24 @@ impl History {
     }
 
     /// Returns the plan. `look` returns the current state of a path.
-    pub fn plan<E>(&self, mut look: impl FnMut(&Path) -> Result<PathState, E>) -> Result<Plan, E> {
+    pub fn plan<E>(&self, look: impl FnMut(&Path) -> Result<PathState, E>) -> Result<Plan, E> {
+        self.plan_by(look, |_, _, _| false)
+    }
+
+    /// Returns the plan like [`History::plan`]. `means_same` returns whether two states of a path that differ are the
+    /// same to its user.
+    pub fn plan_by<E>(
+        &self,
+        mut look: impl FnMut(&Path) -> Result<PathState, E>,
+        means_same: impl Fn(&Path, &PathState, &PathState) -> bool,
+    ) -> Result<Plan, E> {
         let mut steps = Vec::with_capacity(self.paths.len());
         let mut undone = BTreeSet::new();
         for (path, changes) in &self.paths {
             let chain = Chain::of(changes, &self.session);
             undone.extend(chain.own.iter().map(|change| change.id));
             let now = look(path)?;
-            steps.extend(chain.steps(path, &now));
+            steps.extend(chain.steps(path, &now, &|one, other| means_same(path, one, other)));
         }
         steps.sort_by(|one, other| one.rank().cmp(&other.rank()));
         let undone = undone.into_iter().collect();
@@ -207,7 +217,12 @@ impl<'a> Chain<'a> {
     }
 
     /// Returns the steps for the path.
-    fn steps(&self, path: &Path, now: &PathState) -> Vec<PlannedStep> {
+    fn steps(
+        &self,
+        path: &Path,
+        now: &PathState,
+        means_same: &dyn Fn(&PathState, &PathState) -> bool,
+    ) -> Vec<PlannedStep> {
         let Some(wanted) = self.own.first().map(|first| &first.entry.before) else {
             return Vec::new();
         };
@@ -221,14 +236,17 @@ impl<'a> Chain<'a> {
         };
         if wanted.is_same(now) {
             return match self.changes_mode(wanted, now) {
-                true => vec![step(Act::SetMode, self.change_by_others(now))],
+                true => vec![step(Act::SetMode, self.change_by_others(now, means_same))],
                 false => vec![step(Act::Nothing, None)],
             };
+        }
+        if means_same(wanted, now) {
+            return vec![step(Act::Nothing, None)];
         }
         if matches!(wanted, PathState::Unkept { .. } | PathState::Special) {
             return vec![step(Act::Nothing, Some(Conflict::NotKept))];
         }
-        let conflict = self.change_by_others(now);
+        let conflict = self.change_by_others(now, means_same);
         let put = match (wanted, now) {
             (PathState::Absent, _) => None,
             (PathState::Link(_), _) => Some(Act::MakeLink),
@@ -287,10 +305,15 @@ impl<'a> Chain<'a> {
     }
 
     /// Returns the change by another author after a change of the session, if any.
-    fn change_by_others(&self, now: &PathState) -> Option<Conflict> {
+    fn change_by_others(
+        &self,
+        now: &PathState,
+        means_same: &dyn Fn(&PathState, &PathState) -> bool,
+    ) -> Option<Conflict> {
         let next = self.own.iter().skip(1).map(|next| (&next.entry.before, Some(next.id)));
         for (change, (found, until)) in self.own.iter().zip(next.chain([(now, None)])) {
-            if left_by(&change.entry).any(|left| left.is_same(found)) {
+            let is_left = |left: &PathState| left.is_same(found) || means_same(left, found);
+            if left_by(&change.entry).any(is_left) {
                 continue;
             }
             let after = change.id;

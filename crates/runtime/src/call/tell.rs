@@ -1,6 +1,8 @@
 //! tell: adds notices to a reply: changed files that run later, ended background commands and damage to the ledger.
 
-use sinew_tool::{Background, CommandChanges, RUNS_LATER, Reply, Request, Targets, line_name};
+use std::path::Path;
+
+use sinew_tool::{Background, RUNS_LATER, Reply, Request, Targets, line_name};
 
 use super::open::{Entry, Open};
 use crate::runtime::Runtime;
@@ -46,7 +48,8 @@ fn lines(one: &Background) -> Vec<String> {
     let (id, state, command) = (&one.id, one.state(), one.short_command());
     let end = format!("[{id} has ended: {state}, {} bytes not looked at: {command}]", one.n_unread);
     let consequences = one.findings.consequences().into_iter().map(|line| format!("[{id} {line}]"));
-    let changes = one.findings.changes.iter().flat_map(CommandChanges::lines);
+    let shown = |path: &Path| line_name(path).into_owned();
+    let changes = one.findings.changes.iter().flat_map(|changes| changes.lines(shown));
     let changes = changes.map(|line| format!("[{id}: {line}]"));
     [end].into_iter().chain(consequences).chain(changes).collect()
 }

@@ -80,6 +80,8 @@ pub(super) struct BeforeImages {
     /// Whether no more is kept, since too much was changed or the log cannot be written.
     is_full: Cell<bool>,
     rebuilt: RefCell<RebuiltDirs>,
+    /// The directories that the command moved, by their new paths.
+    moved: RefCell<Vec<PathBuf>>,
     /// Whether the log has all, which the supervisor reports.
     has_all: Arc<AtomicBool>,
 }
@@ -108,6 +110,7 @@ impl BeforeImages {
             last_dir: RefCell::default(),
             is_full,
             rebuilt: RefCell::default(),
+            moved: RefCell::default(),
             has_all: Arc::clone(has_all),
         }
     }
@@ -145,6 +148,17 @@ impl BeforeImages {
             self.write(&bytes);
             return done;
         }
+        for record in &records {
+            match record {
+                UndoRecord::Moved(_, to, true, _) => self.moved.borrow_mut().push(to.clone()),
+                UndoRecord::Exchanged(one, other, (is_dir, takes_dir), _) => {
+                    let dirs = [(is_dir, other), (takes_dir, one)].into_iter();
+                    let dirs = dirs.filter(|(is_dir, _)| **is_dir).map(|(_, to)| to.clone());
+                    self.moved.borrow_mut().extend(dirs);
+                }
+                _ => {}
+            }
+        }
         let mut origins = self.origins.borrow_mut();
         records.into_iter().for_each(|record| origins.add(record));
         if MAX_PATHS <= origins.len() || MAX_LOGGED <= self.n_logged.get() {
@@ -181,10 +195,7 @@ impl BeforeImages {
                 self.n_copied.set(self.n_copied.get() + size);
                 BeforeImage::Copied(number)
             }
-            Err(_) => {
-                let _ = unlinkat(&self.dir, undo_log::image_name(number), AtFlags::empty());
-                BeforeImage::Lost(UnkeptReason::Failed)
-            }
+            Err(_) => BeforeImage::Lost(UnkeptReason::Failed),
         }
     }
 
@@ -199,10 +210,10 @@ impl BeforeImages {
             Ok(file) => self.copy(file.borrow(), stat),
             Err(_) => BeforeImage::Lost(UnkeptReason::Failed),
         };
-        if stat.st_nlink == 1 {
+        let key = identity_of(stat).of_file();
+        if stat.st_nlink == 1 && !self.inodes.borrow().contains_key(&key) {
             return UndoRecord::File(real.to_owned(), before_of(stat), new());
         }
-        let key = identity_of(stat).of_file();
         let known = self.inodes.borrow().get(&key).copied().unwrap_or_default();
         let (mut before, image) = known.content.unwrap_or_else(|| (before_of(stat), new()));
         before.mode = known.mode.unwrap_or(before.mode);
@@ -222,8 +233,14 @@ impl BeforeImages {
         (*known.mode.get_or_insert(mode), identity_of(stat).of_file())
     }
 
-    /// Copies this many bytes of a file: another process may append to it.
+    /// Copies this many bytes of a file: another process may append to it. A failure leaves no image.
     fn try_copy(&self, file: &OwnedFd, number: u64, size: u64) -> Result<(), Errno> {
+        self.copy_to(file, number, size).inspect_err(|_| {
+            let _ = unlinkat(&self.dir, undo_log::image_name(number), AtFlags::empty());
+        })
+    }
+
+    fn copy_to(&self, file: &OwnedFd, number: u64, size: u64) -> Result<(), Errno> {
         let readable = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(CWD, path::by_number(file), readable, Mode::empty())?;
         let mask = umask(Mode::empty());
@@ -337,6 +354,15 @@ impl CallHandler {
         let roots = self.means.roots.iter().filter(|root| real.starts_with(&root.path));
         let Some(root) = roots.max_by_key(|root| root.path.as_os_str().len()) else { return false };
         let Some(dir) = rebuilt_dirs::named(&root.path, real) else { return false };
+        // A file may have the name of such a directory, and so may what the command moved there.
+        let is_there = |path: &Path| {
+            rustix::fs::lstat(path).is_ok_and(|stat| kind_of(&stat) == FileType::Directory)
+        };
+        if dir == real && !is_there(real)
+            || images.moved.borrow().iter().any(|to| dir.starts_with(to))
+        {
+            return false;
+        }
         let since = (self.means.began, self.means.tracked.as_slice());
         let (is_one, is_first) = images.rebuilt.borrow_mut().has(&root.path, &dir, since);
         if is_one && is_first {
@@ -396,9 +422,14 @@ impl CallHandler {
         target: &OwnedFd,
         deed: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let Some(images) = self.images(real) else { return deed() };
+        let Some(images) = self.recording(real) else { return deed() };
         let stat = fstat(target)?;
-        if stat.st_nlink == 0 || images.origins.borrow().has_mode(real) {
+        let inode = identity_of(&stat).of_file();
+        let has_one_name = stat.st_nlink == 1 || kind_of(&stat) != FileType::RegularFile;
+        if stat.st_nlink == 0
+            || has_one_name && self.is_rebuilt(images, real)
+            || images.origins.borrow().has_mode(real, inode)
+        {
             return deed();
         }
         let (mode, inode) = images.first_mode(&stat);
@@ -470,9 +501,12 @@ impl CallHandler {
         let record = match kind_of(stat) {
             FileType::RegularFile => {
                 let size = u64::try_from(stat.st_size).unwrap_or(0);
+                // What another name of it was kept with is its old content.
+                let is_known = images.inodes.borrow().contains_key(&identity_of(stat).of_file());
                 let can_move = may_move
                     && size != 0
                     && stat.st_nlink == 1
+                    && !is_known
                     && images.n_moved.get().saturating_add(size) <= MAX_MOVED
                     && !has_writer(place);
                 let outside = if can_move { self.outside(images, place, real) } else { None };

@@ -304,6 +304,9 @@ impl CallHandler {
         }
         // With another name it could be changed.
         let source = real_path(target.as_fd())?;
+        if kind_of(&target)? == FileType::RegularFile && self.is_before_image(&source) {
+            return Err(Errno::ACCESS);
+        }
         self.may_change(&source)?;
         let opened = self.judge.open(&source, false);
         opened.map_err(|forbidden| self.refuse(&source, forbidden))?;

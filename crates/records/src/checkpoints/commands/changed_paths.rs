@@ -15,6 +15,7 @@ use rustix::fs::{
     readlinkat, renameat, statat,
 };
 use rustix::io::Errno;
+use sinew_fs::git_index::is_index;
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ};
 use sinew_fs::stat::identity_of;
 use sinew_fs::undo_log::{
@@ -379,6 +380,10 @@ impl ChangedPaths {
                 continue;
             }
             let after = self.after(&path);
+            if is_index(&path) && after.is_some() {
+                // A later look of git writes it anew, so a restore compares what both mean.
+                self.content_at(&path, None)?;
+            }
             let mode = modes.get(&path).copied();
             if let Some(before) = self.before(&path, old, mode, after.as_ref())? {
                 self.add(&mut entries, path, before, after);
@@ -481,10 +486,16 @@ impl ChangedPaths {
                 let state = self.inode(&at).and_then(|inode| self.content_of(inode));
                 return Ok(state.cloned());
             }
-            OldState::At(at) => match self.content_at(&at, mode)? {
-                PathState::Absent => return Ok(None),
-                state => state,
-            },
+            OldState::At(at) => {
+                // A look that costs another read, where others may have changed it since the command ended.
+                let may_be_later = self.left.is_some() || self.until.is_some();
+                let is_later = may_be_later && self.after(&at).is_none();
+                match self.content_at(&at, mode)? {
+                    PathState::Absent => return Ok(None),
+                    PathState::File { size, mode, .. } if is_later => PathState::unkept(size, mode),
+                    state => state,
+                }
+            }
         }))
     }
 
@@ -520,6 +531,8 @@ impl ChangedPaths {
             log.write_all(line.as_bytes()).map_err(|error| Failure::Store(errno_of(error)))
         };
         match self.held.adopt(&self.images, &name, note) {
+            // A copy that was not finished.
+            Ok((_, size)) if size != before.size => Ok(PathState::unkept(before.size, mode)),
             Ok((kept, size)) => {
                 self.adopted.insert(number, (kept.content, size));
                 Ok(self.kept(kept, size, mode))
