@@ -525,7 +525,8 @@ def chat(directory, server):
             screen.type("E2E-GRANT 0")
             contains(screen.until(r"Run it\? \[[^]]*\] *\n*$"), "for this session")
             screen.type("s")
-            screen.until("asked for it" + end)
+            # What the command changed follows, with the line that undoes it.
+            contains(screen.until(r"asked for it(?:\nsinew: .*)*" + end), "made-0 (new", "undo with")
             true((project.root / "made-0").exists(), "the command did not run")
             done = project.run("run", "--resume", "latest", "x")
             equal(done.returncode, 2, done.stderr)
