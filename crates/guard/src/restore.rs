@@ -352,7 +352,7 @@ fn last(
         let message = format!("no {what} of this session are left to take back");
         return Err(ToolError::new(Kind::ExecutionFailed, message).hint(match redo {
             true => "a change after an undo makes the undo final",
-            false => "changes of commands, other sessions and the user are not undone",
+            false => "changes of other sessions and the user are not undone",
         }));
     };
     let further = if n == 1 && !redo { ids.take(MAX_DONE).collect() } else { Vec::new() };

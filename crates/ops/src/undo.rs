@@ -51,7 +51,7 @@ impl UndoArgs {
 /// The native row.
 pub const NATIVE: Row<Undo> = Row {
     name: "Undo",
-    description: "Undoes the last file changes of this session, not those of commands. Refused where others \
+    description: "Undoes the last changes of this session, also those of commands. Refused where others \
                   changed a file since, unless forced.",
     params: &[
         Param::optional("n", "n", ParamKind::Integer { min: 1, cap: None }, "How many")

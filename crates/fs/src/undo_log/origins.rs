@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::{BeforeImage, FileBefore, Inode, UndoRecord, UnkeptReason};
+use super::{BeforeImage, FileBefore, Inode, UndoRecord};
 
 /// What was at a path before the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,13 +83,8 @@ impl Origins {
     }
 
     /// Returns the number of paths.
-    pub fn len(&self) -> usize {
+    pub fn n_paths(&self) -> usize {
         self.now.len().max(self.old.len())
-    }
-
-    /// Returns whether no path changed.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Returns whether the command changed more than was recorded.
@@ -238,16 +233,6 @@ fn beneath_of(known: &BTreeMap<PathBuf, CurrentState>, dir: &Path) -> Vec<PathBu
 fn beneath(to: &Path, path: &Path, from: &Path) -> Option<PathBuf> {
     let rest = path.strip_prefix(from).ok()?;
     Some(if rest == Path::new("") { to.to_owned() } else { to.join(rest) })
-}
-
-impl BeforeImage {
-    /// Returns why the content is not kept.
-    pub fn lost(self) -> Option<UnkeptReason> {
-        match self {
-            Self::Lost(why) => Some(why),
-            Self::Empty | Self::Moved(_) | Self::Copied(_) => None,
-        }
-    }
 }
 
 #[cfg(test)]

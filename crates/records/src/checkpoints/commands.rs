@@ -47,8 +47,8 @@ const MAX_AT_ONCE: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Seen,
-    /// The process of its call or its supervisor died: the last change may not have happened, and later changes are
-    /// not told apart by their time.
+    /// The process of its call or its supervisor died: the last change may not have happened, and changes later than
+    /// the log count as those of others.
     Unseen,
 }
 

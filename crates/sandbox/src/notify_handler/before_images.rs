@@ -161,7 +161,7 @@ impl BeforeImages {
         }
         let mut origins = self.origins.borrow_mut();
         records.into_iter().for_each(|record| origins.add(record));
-        if MAX_PATHS <= origins.len() || MAX_LOGGED <= self.n_logged.get() {
+        if MAX_PATHS <= origins.n_paths() || MAX_LOGGED <= self.n_logged.get() {
             self.append(&[UndoRecord::Full]);
             self.is_full.set(true);
         }
