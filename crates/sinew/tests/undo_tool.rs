@@ -29,7 +29,7 @@ fn write(place: &Place, session: &str, content: &str) {
 fn model_undoes_and_redoes_its_changes() {
     let place = project();
     let none = "no file changes of this session are left to take back";
-    check(&place, "s", &json!({}), (1, &[none, "changes of commands, other sessions"]), "one\n");
+    check(&place, "s", &json!({}), (1, &[none, "changes of other sessions and the user"]), "one\n");
     ["1\n", "2\n", "3\n"].iter().for_each(|content| write(&place, "s", content));
     check(&place, "t", &json!({}), (1, &[none]), "3\n");
     let dry = json!({ "dry_run": true });
