@@ -9,6 +9,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import threading
 import time
 
 import checks
@@ -25,10 +26,11 @@ N_FILES = 10_000 if AT_NIGHT else 2_000
 class Pipe:
     """A `sinew pipe` in a root, asked for one call after the other."""
 
-    def __init__(self, root, *options):
+    def __init__(self, root, *options, within=(), state=None):
+        env = {**os.environ, "XDG_STATE_HOME": str(state)} if state else None
         self.process = subprocess.Popen(
-            [checks.binary(), "--root", str(root), "--approvals", "allow", *options, "pipe"],
-            cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [*within, checks.binary(), "--root", str(root), "--approvals", "allow", *options, "pipe"],
+            cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
         )
         self.n = 0
 
@@ -222,6 +224,7 @@ GIT_CASES = {
 def repository(root):
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
+    checks.write(root / "looked-at", "of all commits\n")
     for n in range(3):
         checks.write(root / "tracked", f"version {n}\n")
         checks.write(root / "dir/deep" / f"file{n}", f"{n}\n" * 100)
@@ -239,8 +242,30 @@ def repository(root):
     checks.write(root / "untracked", "mine\n")
 
 
+@contextlib.contextmanager
+def editor(root):
+    """An editor that asks git for changes every 50 ms and touches a file, so that git writes its index each time."""
+    ended, looks = threading.Event(), []
+
+    def look():
+        while not ended.wait(0.05):
+            if (root / ".git/index").exists():
+                os.utime(root / "looked-at", (1_000_000_000 + len(looks), 1_000_000_000))
+                asked = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True)
+                looks.append(asked.returncode)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    time.sleep(0.1)
+    try:
+        yield lambda: len(looks)
+    finally:
+        ended.set()
+        thread.join()
+
+
 def in_repositories(directory):
-    n_looks = 0
+    n_looks = n_polls = 0
     for n, (name, command) in enumerate(GIT_CASES.items()):
         with check(f"git: {name} is undone"):
             root = directory / f"repository-{n}"
@@ -252,7 +277,10 @@ def in_repositories(directory):
                 changed = not (root / ".git").exists() or state_of_git(root) != was or look(root) != files
                 true(changed, f"nothing changed: {reply}")
                 n_looks += look_of_an_editor(root)
-                restored = pipe.restore(checkpoint(reply))
+                # The editor goes on looking while the restore is planned and done.
+                with editor(root) as looks:
+                    restored = pipe.restore(checkpoint(reply))
+                n_polls += looks()
             true(restored["ok"], f"{restored['error']}")
             now = state_of_git(root)
             for key in was:
@@ -261,6 +289,7 @@ def in_repositories(directory):
             shutil.rmtree(root)
     with check("git wrote its index between commands and their undo"):
         true(len(GIT_CASES) // 2 < n_looks, f"{n_looks} times")
+        true(len(GIT_CASES) // 2 < n_polls, f"{n_polls} times while they were undone")
 
 
 def made(root, **files):
@@ -387,6 +416,55 @@ def on_other_file_systems(directory):
             shutil.rmtree(root)
 
 
+@contextlib.contextmanager
+def disk(directory, size):
+    """Mounts a disk of its own."""
+    directory.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "tmpfs", str(directory)], capture_output=True, text=True)
+    if mounted.returncode:
+        raise Skip(f"no disk of its own can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+def starved(directory):
+    with check("a command removes files and fills the disk: once there is room, they come back"):
+        with disk(directory / "full", "48M") as top:
+            root = made(top / "root", **{"data/a": "a\n" * 2_000_000, "data/b": "b\n" * 2_000_000, "kept": "kept\n"})
+            was = look(root)
+            with Pipe(root, "--session", "starves", state=top / "state") as pipe:
+                reply = pipe.bash("rm -rf data; dd if=/dev/zero of=x bs=1M 2>/dev/null; dd if=/dev/zero of=y bs=1 count=4096 2>/dev/null; ls -l")
+                true(not (root / "data").exists() and (root / "x").exists(), f"the control: {reply}")
+            # The user sees a full disk and removes what fills it.
+            (root / "x").unlink()
+            with contextlib.suppress(OSError):
+                (root / "y").unlink()
+            with Pipe(root, state=top / "state") as pipe:
+                found = pipe.call("CheckpointList", session="starves")["structured"]["checkpoints"]
+                true(found, f"no checkpoint; the reply was {reply}")
+                restored = pipe.restore(found[0]["id"], force=True)
+                true(restored["ok"], f"{restored['error']}")
+            true(not difference(look(root), was), difference(look(root), was))
+    with check("many commands of one session do not push out the undo of its first one"):
+        # Each command fills half of the store.
+        root = made(directory / "pushed", **{"data/a": "precious\n" * 1_000})
+        was = look(root)
+        size = 2_000_000
+        with Pipe(root, "--set", f"checkpoints.max_bytes={2 * size}", state=directory / "pushed-state") as pipe:
+            first = checkpoint(pipe.bash("rm -rf data"))
+            said = []
+            for n in range(8):
+                said.append(json.dumps(pipe.bash(f"head -c {size - 50_000} /dev/urandom > big{n}")["content"]))
+                said.append(json.dumps(pipe.bash(f"rm big{n}")["content"]))
+            # What no longer has room is not kept, and the reply says so.
+            true(any("cannot be undone: big" in text for text in said), f"{said}")
+            restored = pipe.restore(first, partial=True)
+            true(restored["ok"], f"{restored['error']}")
+        true(not difference(look(root), was), difference(look(root), was))
+
+
 def writers(directory):
     with check("a file that a program of the user has open for writing"):
         root = made(directory / "writers", **{"log/app": "first\n", "src": "source\n"})
@@ -471,8 +549,12 @@ LONG = (
 def killed(directory):
     """Kills sinew, its supervisor, or all of it in the middle of a command, and restores."""
     chance = random.Random(SEED)
-    for who in ["sinew", "supervisor", "everything"]:
+    unshare = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    for who in ["sinew", "supervisor", "everything", "namespace"]:
         with check(f"kill -9 of {who} at {N_KILLS} moments: all comes back"):
+            is_namespace = who == "namespace"
+            if is_namespace and subprocess.run([*unshare, "true"], capture_output=True).returncode:
+                raise Skip("no PID namespace can be made here")
             n_changed = 0
             for n in range(N_KILLS):
                 root = directory / f"killed-{who}-{n}"
@@ -483,7 +565,7 @@ def killed(directory):
                 git(root, "add", "-A")
                 git(root, "commit", "-qm", "first")
                 was, head = look(root), git(root, "rev-parse", "HEAD")
-                pipe = Pipe(root, "--session", f"{who}-{n}")
+                pipe = Pipe(root, "--session", f"{who}-{n}", within=unshare if is_namespace else ())
                 pipe.send("Bash", command="".join(f"export {key}={value}; " for key, value in NAMES.items()) + LONG)
                 # A busy machine may take long to begin.
                 begun = time.monotonic()
@@ -492,7 +574,10 @@ def killed(directory):
                 time.sleep(chance.uniform(0, 0.6))
                 family = [pipe.process.pid, *(pid for pid, _ in checks.descendants(pipe.process.pid))]
                 helpers = [pid for pid in family[1:] if b"sinew-helper" in command_line(pid)]
-                victims = {"sinew": family[:1], "supervisor": helpers[1:2] or helpers, "everything": family}[who]
+                # The first process of a namespace takes all others with it, at one moment.
+                victims = {
+                    "sinew": family[:1], "supervisor": helpers[1:2] or helpers, "everything": family, "namespace": family[1:2],
+                }[who]
                 for pid in victims:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
@@ -532,10 +617,42 @@ def conflicts(directory):
             checks.write(root / "b", "the user's\n")
             refused = pipe.restore(checkpoint(reply))
             true(not refused["ok"] and (root / "a").read_text() == "x\n", f"{refused}")
-            true(pipe.restore(checkpoint(reply), path="a")["ok"], "the other file alone")
+            checks.contains(refused["error"]["hint"], "`partial` restores the other 1")
+            partial = pipe.restore(checkpoint(reply), partial=True)
+            checks.contains(json.dumps(partial["content"]), "1 changed, 1 left alone", "left  b  (a person")
+            equal((root / "a").read_text(), "a\n", "the other file")
             equal((root / "b").read_text(), "the user's\n", "the user's file")
             true(pipe.restore(checkpoint(reply), force=True)["ok"], "by force")
         equal([(root / name).read_text() for name in "ab"], ["a\n", "b\n"], "the files")
+    with check("of sixteen changed files the fourteen that another session left alone come back"):
+        names = [f"f{n}" for n in range(16)]
+        root = made(directory / "sixteen", **{name: f"{name}\n" for name in names})
+        with Pipe(root, "--session", "one") as one, Pipe(root, "--session", "two") as two:
+            reply = one.bash("for file in f*; do echo x > $file; done")
+            true(two.bash("echo y > f3; echo y > f7")["ok"], "the other session")
+            refused = one.call("Undo")
+            checks.contains(refused["error"]["message"], "at 2 of 16 paths", "session two changed it after", "f3", "f7")
+            checks.contains(refused["error"]["hint"], "`partial` restores the other 14")
+            undone = one.call("Undo", partial=True)
+            checks.contains(json.dumps(undone["content"]), "14 changed, 2 left alone", "left  f3", "left  f7")
+            left = {"f3": "y\n", "f7": "y\n"}
+            equal({name: (root / name).read_text() for name in names}, {name: f"{name}\n" for name in names} | left, "the files")
+            true(one.call("Undo", redo=True)["ok"], "redo")
+            equal({name: (root / name).read_text() for name in names}, dict.fromkeys(names, "x\n") | left, "the files")
+    with check("a repository that others changed since stays as a whole"):
+        root = directory / "partly"
+        repository(root)
+        with Pipe(root) as pipe:
+            reply = pipe.bash("echo x > new; git add new; git -c user.name=T -c user.email=t@example.com commit -qm new; echo x > untracked")
+            git(root, "commit", "-q", "--allow-empty", "-m", "the user's")
+            was = state_of_git(root)
+            true(not pipe.restore(checkpoint(reply))["ok"], "the whole")
+            partial = pipe.restore(checkpoint(reply), partial=True)
+            true(partial["ok"], f"{partial['error']}")
+            checks.contains(json.dumps(partial["content"]), "left  .git  (")
+        equal((root / "untracked").read_text(), "mine\n", "the file")
+        now = state_of_git(root)
+        equal([now[key] for key in ["head", "refs", "index", "fsck"]], [was[key] for key in ["head", "refs", "index", "fsck"]], "the repository")
     with check("a command in the background has one checkpoint, when it has ended"):
         root = made(directory / "background", a="a\n")
         with Pipe(root) as pipe:
@@ -555,7 +672,9 @@ def conflicts(directory):
             checks.contains(json.dumps(reply["content"]), "cannot be undone: large", "undoes this (~2)")
             refused = pipe.restore(checkpoint(reply))
             true(not refused["ok"], f"{refused}")
-            true(pipe.restore(checkpoint(reply), path="a")["ok"], "the other file")
+            forced = pipe.restore(checkpoint(reply), partial=True, force=True)
+            checks.contains(json.dumps(forced["content"]), "1 changed, 1 left alone", "left  large  (its content was too large")
+        equal((root / "a").read_text(), "a\n", "the other file")
     with check("`checkpoints.commands = false` keeps nothing"):
         root = made(directory / "off", a="a\n")
         with Pipe(root, "--set", "checkpoints.commands=false") as pipe:
@@ -587,6 +706,7 @@ def main(directory):
         kept_out_of_reach(directory, level)
     tools_of_the_user(directory)
     on_other_file_systems(directory)
+    starved(directory)
     conflicts(directory)
     writers(directory)
     rebuilt(directory)

@@ -364,6 +364,7 @@ impl Contained {
         )
         .without(narrowed.beneath.clone())
         .taking(narrowed.taken.clone())
+        .restoring(self.restoring.clone())
         .by(settings);
         let checkpoints = OfWorld::new(
             Arc::clone(&self.guard),
@@ -619,6 +620,8 @@ impl Guard {
             }
             armed.push(arm);
         }
+        temporaries
+            .extend(contained.restoring.iter().flat_map(|restoring| restoring.git().locks()));
         let Contained { guard, targets, caller, store, .. } = &contained;
         let call = caller.as_deref().map(|caller| (caller, store.as_ref()));
         let commands = guard.shared.commands.as_ref().map(|commands| (commands, &guard.globs));

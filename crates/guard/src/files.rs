@@ -22,6 +22,7 @@ use crate::guard::Guard;
 use crate::list;
 use crate::moving;
 use crate::replace;
+use crate::restore::Restoring;
 use crate::walk;
 use sinew_fs::content_hash::hash_so_far;
 use sinew_fs::resolve::{Place, Spot};
@@ -74,6 +75,8 @@ pub(crate) struct GuardedFiles {
     /// Rules on descendants of directories that it moves.
     taken: Option<Arc<Taken>>,
     settings: Arc<FileSettings>,
+    /// The restore that the call performs, if any.
+    restoring: Option<Arc<Restoring>>,
 }
 
 impl GuardedFiles {
@@ -102,7 +105,13 @@ impl GuardedFiles {
             beneath: None,
             taken: None,
             settings,
+            restoring: None,
         }
+    }
+
+    /// Performs a restore.
+    pub(crate) fn restoring(self, restoring: Option<Arc<Restoring>>) -> Self {
+        Self { restoring, ..self }
     }
 
     /// Changes files by other settings than those of the vocabulary.
@@ -176,6 +185,27 @@ impl GuardedFiles {
             Some(_) => Err(FileError::Denied(String::from("the call did not ask for this change"))),
             None => Err(FileError::Denied(String::from("the call was cleared to look only"))),
         }
+    }
+
+    /// Takes git's locks of files that a restore changes, and binds an index to what git wrote there since, if it means the same.
+    fn lock_git(&self, deeds: &[FileOp<'_>]) -> Result<(), CommitError> {
+        let Some(restoring) = &self.restoring else { return Ok(()) };
+        let place_of = |slot: Slot| self.places.get(slot.0);
+        restoring.git().take(deeds.iter().filter_map(|deed| place_of(deed.slot))).map_err(
+            |(place, error)| {
+                let at = self.places.iter().position(|other| other.real == place.real);
+                CommitError { slot: Slot(at.unwrap_or_default()), error }
+            },
+        )?;
+        for deed in deeds {
+            let armed = self.armed.get(deed.slot.0).and_then(Option::as_ref);
+            if let (Some(place), Some(armed)) = (place_of(deed.slot), armed)
+                && let Some(now) = restoring.git().same_index(place)
+            {
+                *armed.lock() = Some(Some(now));
+            }
+        }
+        Ok(())
     }
 
     fn terms(&self) -> Terms<'_> {
@@ -294,6 +324,7 @@ impl Files for GuardedFiles {
     fn commit(&self, deeds: &[FileOp<'_>]) -> Result<Vec<Written>, CommitError> {
         let terms = self.terms();
         let about = |slot| move |error| CommitError { slot, error };
+        self.lock_git(deeds)?;
         let mut order: Vec<&FileOp<'_>> = deeds.iter().collect();
         order.sort_by_key(|deed| deed.slot.0);
         // Two calls of one World lock the approval states in the same order, against deadlock.

@@ -4,10 +4,11 @@
 //! plan follows from that. Its steps become claims, contained again with the right to change and bound to the
 //! state that the plan found: a change in between is rejected.
 
+pub(crate) mod git_files;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use sinew_tool::{
 use crate::change::kept::path_of;
 use crate::clear::Contained;
 use crate::guard::Guard;
+use crate::restore::git_files::GitFiles;
 use sinew_fs::git_index;
 use sinew_fs::resolve::{self, Place, Spot};
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
@@ -40,9 +42,6 @@ const MAX_DONE: usize = 50;
 /// The most checkpoints that one list reads.
 const MAX_LOOKED: usize = 10_000;
 
-/// The largest index of git that is compared by its entries, in bytes.
-const MAX_INDEX: u64 = 64 << 20;
-
 /// Kept states by path.
 type States = HashMap<PathBuf, Vec<PathState>>;
 
@@ -58,6 +57,7 @@ pub(crate) struct Restoring {
     operations: &'static [(RestoreAct, &'static [&'static str])],
     /// The operations that change memory files.
     of_memory: &'static [&'static str],
+    git: GitFiles,
     /// Prevents garbage collection until the call ends.
     _held: Held,
 }
@@ -71,6 +71,11 @@ impl Restoring {
     /// Returns the checkpoint that is undone with all later ones of its session.
     pub(crate) fn since(&self) -> Option<CheckpointId> {
         self.since
+    }
+
+    /// Returns the files of git that it changes.
+    pub(crate) fn git(&self) -> &GitFiles {
+        &self.git
     }
 
     /// Returns what rules deny or ask of the steps' operations: a denied write is not restored either.
@@ -102,6 +107,17 @@ impl Restoring {
         }
         strongest
     }
+}
+
+/// A restore that its call may perform.
+struct Planned {
+    contained: Contained,
+    plan: RestorePlan,
+    states: States,
+    /// What each index of git means.
+    meanings: HashMap<PathBuf, ContentHash>,
+    /// Whether it changes something or is refused.
+    acts: bool,
 }
 
 /// The state found at a path.
@@ -162,77 +178,88 @@ impl Guard {
         let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
         let listed = checkpoints.list(&query)?.pop().ok_or(CheckpointError::Unknown(id))?;
         for _ in 0..MAX_ATTEMPTS {
-            let (looks, contained) = self.look(restore, history.paths(), cwd, narrowed)?;
-            let seen = |path: &Path| match looks.get(path) {
-                Some(look) => Ok(look.state.clone()),
-                None => Err(ToolError::new(Kind::ExecutionFailed, "a path was not looked at")),
-            };
-            let meaning = |path: &Path, state: &PathState| match looks.get(path) {
-                Some(look) if look.state == *state => look.meaning,
-                _ => git_index::meaning(&checkpoints.content(path, state).ok()?.read_all().ok()?),
-            };
-            let means_same = |path: &Path, one: &PathState, other: &PathState| {
-                git_index::is_index(path)
-                    && meaning(path, one).is_some_and(|one| meaning(path, other) == Some(one))
-            };
-            let plan = history.plan_by(seen, means_same)?;
-            check_emptied(&plan, &looks)?;
-            let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
-            let (mut told, states) = told(&plan, &listed, entries);
-            let is_refused = told.refused(restore.force).next().is_some();
-            let acts = is_refused || told.acting().next().is_some();
-            if restore.looks || is_refused {
-                let slots = contained.targets().files.iter();
-                let slots: BTreeMap<PathBuf, Slot> =
-                    slots.map(|target| (target.path.clone(), target.slot)).collect();
-                for step in &mut told.steps {
-                    step.slot = slots.get(&step.path).copied();
-                }
-                let restoring = Restoring {
-                    plan: told,
-                    since,
-                    states,
-                    operations,
-                    of_memory: restore.of_memory,
-                    _held: held,
-                };
-                return Ok((contained.restoring(restoring), acts));
-            }
-            let mut claims = Vec::new();
-            for step in &mut told.steps {
-                if let Some(access) = access(step.act) {
-                    step.slot = Some(Slot(claims.len()));
-                    let path = written(&step.path)?;
-                    claims.push(self.claim_on(restore.argument, path, access));
-                }
-            }
-            let cleared: HashSet<PathBuf> = told
-                .acting()
-                .filter(|step| step.act == RestoreAct::Remove)
-                .map(|step| step.path.clone())
-                .collect();
-            let contained = self.contain_past(&claims, cwd, narrowed, &cleared)?;
-            let is_still = contained.targets().files.iter().all(|target| {
-                let now = match &target.state {
-                    FileState::Missing => None,
-                    FileState::Found(meta) => Some(meta.identity),
-                };
-                looks.get(&target.path).is_some_and(|look| look.identity == now)
-            });
-            if is_still {
-                let restoring = Restoring {
-                    plan: told,
-                    since,
-                    states,
-                    operations,
-                    of_memory: restore.of_memory,
-                    _held: held,
-                };
+            let of_call = (cwd, narrowed);
+            let planned =
+                self.try_plan(checkpoints, restore, (&history, &listed), &entries, of_call)?;
+            if let Some(Planned { contained, plan, states, meanings, acts }) = planned {
+                let git = GitFiles::of(&plan, meanings);
+                let of_memory = restore.of_memory;
+                let restoring =
+                    Restoring { plan, since, states, operations, of_memory, git, _held: held };
                 return Ok((contained.restoring(restoring), acts));
             }
         }
         Err(ToolError::new(Kind::Stale, "the files changed while the restore was worked out")
             .hint("repeat the call once nobody else changes them"))
+    }
+
+    /// Plans a restore by what is at its paths now; returns `None` if that changed meanwhile.
+    fn try_plan(
+        self: &Arc<Self>,
+        checkpoints: &Checkpoints,
+        restore: &Restore,
+        (history, listed): (&History, &Listed),
+        entries: &[Entry],
+        (cwd, narrowed): (Option<&Path>, Option<&[PathBuf]>),
+    ) -> Result<Option<Planned>, ToolError> {
+        let (looks, contained) = self.look(restore, history.paths(), cwd, narrowed)?;
+        let seen = |path: &Path| match looks.get(path) {
+            Some(look) => Ok(look.state.clone()),
+            None => Err(ToolError::new(Kind::ExecutionFailed, "a path was not looked at")),
+        };
+        let meaning = |path: &Path, state: &PathState| match looks.get(path) {
+            Some(look) if look.state == *state => look.meaning,
+            _ => git_index::meaning(&checkpoints.content(path, state).ok()?.read_all().ok()?),
+        };
+        let means_same = |path: &Path, one: &PathState, other: &PathState| {
+            git_index::is_index(path)
+                && meaning(path, one).is_some_and(|one| meaning(path, other) == Some(one))
+        };
+        let plan = history.plan_by(seen, means_same)?;
+        let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
+        let (mut plan, states) = told(&plan, listed, entries);
+        if restore.partial {
+            plan.leave_refused(restore.force);
+        }
+        check_emptied(&plan, &looks)?;
+        let meanings = looks.iter().filter_map(|(path, look)| Some((path.clone(), look.meaning?)));
+        let meanings = meanings.collect();
+        let is_refused = plan.refused(restore.force).next().is_some();
+        let acts = is_refused || !plan.left.is_empty() || plan.acting().next().is_some();
+        if restore.looks || is_refused {
+            let slots = contained.targets().files.iter();
+            let slots: BTreeMap<PathBuf, Slot> =
+                slots.map(|target| (target.path.clone(), target.slot)).collect();
+            for step in &mut plan.steps {
+                step.slot = slots.get(&step.path).copied();
+            }
+            return Ok(Some(Planned { contained, plan, states, meanings, acts }));
+        }
+        let mut claims = Vec::new();
+        for step in &mut plan.steps {
+            if let Some(access) = access(step.act) {
+                step.slot = Some(Slot(claims.len()));
+                let path = written(&step.path)?;
+                claims.push(self.claim_on(restore.argument, path, access));
+            }
+        }
+        let cleared: HashSet<PathBuf> = plan
+            .acting()
+            .filter(|step| step.act == RestoreAct::Remove)
+            .map(|step| step.path.clone())
+            .collect();
+        let contained = self.contain_past(&claims, cwd, narrowed, &cleared)?;
+        let is_still =
+            contained.targets().files.iter().zip(contained.places()).all(|(target, place)| {
+                let now = match &target.state {
+                    FileState::Missing => None,
+                    FileState::Found(meta) => Some(meta.identity),
+                };
+                let Some(look) = looks.get(&target.path) else { return false };
+                let means_same = || git_files::meaning(place).is_ok_and(|now| now == look.meaning);
+                look.identity == now || (look.meaning.is_some() && means_same())
+            });
+        Ok(is_still.then_some(Planned { contained, plan, states, meanings, acts }))
     }
 
     /// Returns the first checkpoint of a restore and the history of its paths, which the call may name.
@@ -360,12 +387,13 @@ fn last(
 }
 
 /// Rejects a replacement of a directory that the restore does not empty.
-fn check_emptied(plan: &Plan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), ToolError> {
-    let removes = |step: &&PlannedStep| matches!(step.act, Act::Remove | Act::RemoveDirectory);
+fn check_emptied(plan: &RestorePlan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), ToolError> {
+    let removes =
+        |step: &&RestoreStep| matches!(step.act, RestoreAct::Remove | RestoreAct::RemoveDirectory);
     let removed: HashSet<&Path> =
         plan.steps.iter().filter(removes).map(|step| step.path.as_path()).collect();
-    for step in plan.steps.iter().filter(|step| step.act == Act::RemoveDirectory) {
-        let is_replaced = step.wanted != PathState::Absent;
+    for step in plan.steps.iter().filter(|step| step.act == RestoreAct::RemoveDirectory) {
+        let is_replaced = step.wanted != Was::Absent;
         let names = looks.get(&step.path).map(|look| look.names.as_slice()).unwrap_or_default();
         let left =
             names.iter().map(|name| name.to_bytes()).filter(|name| !matches!(*name, b"." | b".."));
@@ -430,10 +458,8 @@ fn look_at(place: &Place) -> Result<Look, FileError> {
             let file = File::from(file);
             let is_same = || fstat(&file).map(|stat| identity_of(&stat) == meta.identity);
             let state = PathState::of_file(&file, meta).map_err(FileError::Io)?;
-            if git_index::is_index(&place.real) && meta.size() <= MAX_INDEX {
-                let mut index = Vec::new();
-                (&file).take(MAX_INDEX).read_to_end(&mut index).map_err(FileError::Io)?;
-                meaning = git_index::meaning(&index);
+            if git_index::is_index(&place.real) {
+                meaning = git_files::meaning_of(&file)?;
             }
             if !is_same().map_err(error_of)? {
                 return Err(FileError::Changed);
@@ -486,6 +512,7 @@ fn told<'a>(
         undone: plan.undone.iter().map(CheckpointId::to_string).collect(),
         changes: entries.map(change_of).collect(),
         steps: steps.collect(),
+        left: Vec::new(),
     };
     (told, states)
 }

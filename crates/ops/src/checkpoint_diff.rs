@@ -65,6 +65,7 @@ impl Operation for CheckpointDiff {
             path: None,
             force: false,
             looks: true,
+            partial: false,
             operations: &[],
             of_memory: &[],
         })

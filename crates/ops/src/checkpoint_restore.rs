@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
-    Becomes, Context, Cost, Effects, Expect, Facts, FileMode, FileOp, Kind, NoCheckpoints,
-    Operation, Param, ParamKind, PathChange, Preview, Reply, Restore, RestoreAct, RestoreChoice,
-    RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
+    Becomes, Context, Cost, Effects, Expect, Facts, FileMode, FileOp, Kind, LeftPath,
+    NoCheckpoints, Operation, Param, ParamKind, PathChange, Preview, Reply, Restore, RestoreAct,
+    RestoreChoice, RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
 };
 
 use crate::apply_patch::ApplyPatch;
@@ -30,6 +30,8 @@ use crate::write::Write;
 const MAX_BYTES: u64 = 512 << 20;
 /// The most paths that a text names.
 const MAX_SHOWN: usize = 50;
+/// The most reasons that a refusal names.
+const MAX_REASONS: usize = 5;
 
 /// The tools that could do each act of a restore: a restore needs what a call of them would need.
 pub(crate) const OPERATIONS: &[(RestoreAct, &[&str])] = &[
@@ -65,6 +67,9 @@ pub struct CheckpointRestoreArgs {
     /// Whether the restore overwrites later changes of other writers.
     #[serde(default)]
     pub force: bool,
+    /// Whether refused paths are left as they are and the others restored.
+    #[serde(default)]
+    pub partial: bool,
     /// Whether this is a dry run.
     #[serde(default)]
     pub dry_run: bool,
@@ -88,6 +93,10 @@ pub struct CheckpointRestoreOut {
     pub undone: Vec<String>,
     /// The step done, or planned, at each path.
     pub steps: Vec<Restored>,
+    /// The paths that stay as they are: of a partial restore, or of one that would be refused.
+    pub left: Vec<LeftPath>,
+    /// How many paths a partial restore would change, where a dry run would be rejected.
+    pub n_others: usize,
     /// The diff of a dry run.
     pub diff: Option<String>,
     /// The reason for which a dry run would be rejected.
@@ -120,6 +129,7 @@ pub const NATIVE: Row<CheckpointRestore> = Row {
         Param::optional("turn", "turn", ParamKind::Boolean, "Its whole turn"),
         Param::optional("path", "path", ParamKind::String, "This path alone"),
         Param::optional("force", "force", ParamKind::Boolean, ""),
+        Param::optional("partial", "partial", ParamKind::Boolean, "Leave those files as they are"),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
     ],
     core: false,
@@ -145,6 +155,7 @@ impl Operation for CheckpointRestore {
             path: args.path.clone(),
             force: args.force,
             looks: args.dry_run,
+            partial: args.partial,
             operations: OPERATIONS,
             of_memory: OF_MEMORY,
         })
@@ -181,6 +192,8 @@ impl Operation for CheckpointRestore {
             changes: plan.changes.clone(),
             undone: plan.undone.clone(),
             steps: plan.acting().map(done).collect(),
+            left: plan.left.clone(),
+            n_others: refusal.as_ref().map_or(0, |_| others(plan, args)),
             diff: None,
             refusal: refusal.as_ref().map(|error| error.message.to_string()),
         };
@@ -203,31 +216,63 @@ impl Operation for CheckpointRestore {
     }
 }
 
+/// Returns how many paths a partial restore would change in place of a refused one.
+fn others(plan: &RestorePlan, args: &CheckpointRestoreArgs) -> usize {
+    let mut partial = plan.clone();
+    partial.leave_refused(args.force);
+    partial.acting().map(|step| &step.path).collect::<HashSet<_>>().len()
+}
+
 /// Returns the reason for which a restore is rejected, if any.
 fn refusal(plan: &RestorePlan, args: &CheckpointRestoreArgs, cx: &Context) -> Option<ToolError> {
     let refused: Vec<_> = plan.refused(args.force).collect();
-    let Some((first, conflict)) = refused.first() else { return too_large(plan, args) };
-    let at = match refused.len() {
-        1 => String::new(),
-        n => format!(" at {n} paths"),
+    if refused.is_empty() {
+        return too_large(plan, args);
+    }
+    let shown = |path: &Path| match args.asks_person {
+        true => line_name(path).into_owned(),
+        false => cx.shown(path),
     };
-    let path = match args.asks_person {
-        true => line_name(&first.path).into_owned(),
-        false => cx.shown(&first.path),
+    let mut named = HashSet::new();
+    let mut whys: Vec<String> = Vec::new();
+    for (step, conflict) in refused.iter().filter(|(step, _)| named.insert(&step.path)) {
+        whys.push(format!("{}: {}", conflict.why, shown(&step.path)));
+    }
+    let paths: HashSet<&PathBuf> = plan.acting().map(|step| &step.path).chain(named).collect();
+    let at = match (whys.len(), paths.len()) {
+        (1, 1) => String::new(),
+        (n, n_all) => format!(" at {n} of {n_all} paths"),
     };
-    let message = format!("the restore of {} is refused{at}: {}: {path}", plan.id, conflict.why);
+    let more = match whys.len().checked_sub(MAX_REASONS) {
+        None | Some(0) => String::new(),
+        Some(n) => format!("; and {n} more"),
+    };
+    whys.truncate(MAX_REASONS);
+    let message = format!("the restore of {} is refused{at}: {}{more}", plan.id, whys.join("; "));
     let can_be_forced = refused.iter().all(|(_, conflict)| conflict.can_be_forced);
-    let hint = match (can_be_forced, args.asks_person) {
-        (false, _) => one_by_one(&plan.id, args, "restore the other paths"),
+    let mut hints = Vec::new();
+    match (others(plan, args), args.asks_person) {
+        (0, _) if can_be_forced => {}
+        (0, _) => hints.push(one_by_one(&plan.id, args, "restore the other paths")),
+        (n, false) => hints.push(format!("`partial` restores the other {n}")),
+        (n, true) => hints.push(format!(
+            "ask the person to run `{}`, which restores the other {n}",
+            command(&plan.id, args, "--partial")
+        )),
+    }
+    match (can_be_forced, args.asks_person) {
+        (false, _) => {}
         (true, false) => {
-            String::from("`dry_run` shows what would change; `force` restores it all the same")
+            hints.push(String::from(
+                "`dry_run` shows what would change; `force` restores it all the same",
+            ));
         }
-        (true, true) => format!(
+        (true, true) => hints.push(format!(
             "ask the person to run `{}`, which restores it all the same",
             command(&plan.id, args, "--force")
-        ),
-    };
-    Some(ToolError::new(Kind::Stale, message).hint(hint))
+        )),
+    }
+    Some(ToolError::new(Kind::Stale, message).hint(hints.join("; ")))
 }
 
 /// Returns the error of a restore that is too large, if it is.
@@ -327,6 +372,7 @@ fn with_options(hint: &str) -> String {
     hint.replace("`path`", "`--path`")
         .replace("`dry_run`", "`--dry-run`")
         .replace("`force`", "`--force`")
+        .replace("`partial`", "`--partial`")
         .replace("CheckpointList", "`sinew checkpoint list`")
 }
 
@@ -421,12 +467,19 @@ pub(crate) fn shaped(
         let problem = problem.map_or(String::new(), |why| format!("  (cannot be done: {why})"));
         format!("  {}  {}{problem}\n", step.act, shaping.shown(&step.path))
     };
+    let stays = match out.left.len() {
+        0 => String::new(),
+        n => format!(", {n} left alone"),
+    };
     let mut text = match (out.steps.len(), is_dry_run, &out.refusal) {
         (_, true, Some(_)) => format!("restoring {} would fail and change nothing\n", out.id),
+        (0, ..) if !out.left.is_empty() => format!("nothing of {} was restored{stays}\n", out.id),
         (0, ..) => format!("everything is as it was before {}\n", out.id),
-        (n, true, None) => format!("restoring {} would change {n}:\n", out.id),
-        (n, false, _) => format!("restored {}: {n} changed\n", out.id),
+        (n, true, None) => format!("restoring {} would change {n}{stays}:\n", out.id),
+        (n, false, _) => format!("restored {}: {n} changed{stays}\n", out.id),
     };
+    let left = |left: &LeftPath| format!("  left  {}  ({})\n", shaping.shown(&left.path), left.why);
+    text.extend(out.left.iter().take(MAX_SHOWN).map(left));
     text.extend(out.steps.iter().take(MAX_SHOWN).map(line));
     if let Some(more @ 1..) = out.steps.len().checked_sub(MAX_SHOWN) {
         text.push_str(&format!("  and {more} more\n"));
@@ -451,6 +504,9 @@ pub(crate) fn shaped(
             json!({ "path": path, "act": step.act, "problem": step.problem })
         })
         .collect();
+    let left = out.left.iter();
+    let left: Vec<_> =
+        left.map(|left| json!({ "path": left.path.to_string_lossy(), "why": left.why })).collect();
     let mut reply = Reply::text(text.trim_end());
     reply.structured = Some(json!({
         "id": out.id,
@@ -458,6 +514,8 @@ pub(crate) fn shaped(
         "dry_run": is_dry_run,
         "refused": out.refusal,
         "steps": steps,
+        "left": left,
+        "n_others": out.n_others,
         "checkpoint_id": shaping.checkpoint,
     }));
     reply

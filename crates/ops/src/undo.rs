@@ -31,6 +31,9 @@ pub struct UndoArgs {
     /// Whether it overwrites later changes of other writers.
     #[serde(default)]
     pub force: bool,
+    /// Whether refused paths are left as they are.
+    #[serde(default)]
+    pub partial: bool,
 }
 
 impl UndoArgs {
@@ -42,6 +45,7 @@ impl UndoArgs {
             turn: false,
             path: None,
             force: self.force,
+            partial: self.partial,
             dry_run: self.dry_run,
             asks_person: false,
         }
@@ -59,6 +63,7 @@ pub const NATIVE: Row<Undo> = Row {
         Param::optional("redo", "redo", ParamKind::Boolean, "Take undos back"),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
         Param::optional("force", "force", ParamKind::Boolean, ""),
+        Param::optional("partial", "partial", ParamKind::Boolean, "Leave those files as they are"),
     ],
     fail: |error, _| checkpoint_restore::failure(error, with_other_tool),
     ..Row::shaped(shape)
@@ -83,6 +88,7 @@ impl Operation for Undo {
             path: None,
             force: args.force,
             looks: args.dry_run,
+            partial: args.partial,
             operations: OPERATIONS,
             of_memory: OF_MEMORY,
         })

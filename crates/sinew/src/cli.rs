@@ -441,6 +441,9 @@ pub struct UndoArgs {
     /// Overwrite what others changed since.
     #[arg(long)]
     pub force: bool,
+    /// Leave files that others changed since, or that were too large to keep, and undo the rest.
+    #[arg(long)]
+    pub partial: bool,
     /// Undo without asking.
     #[arg(long)]
     pub yes: bool,
@@ -497,6 +500,9 @@ pub enum CheckpointCommand {
         /// Restore where somebody else changed a file since.
         #[arg(long)]
         force: bool,
+        /// Leave files that others changed since, or that were too large to keep, and restore the rest.
+        #[arg(long)]
+        partial: bool,
         /// Only show what would change.
         #[arg(long)]
         dry_run: bool,

@@ -3,6 +3,7 @@
 //! A call names a checkpoint; only the index knows its paths. The guard turns them into claims, which are
 //! contained, judged, shown and recorded like any change. The operation then runs the [`RestorePlan`].
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::{Kind, Slot, ToolError};
@@ -24,6 +25,8 @@ pub struct Restore {
     pub force: bool,
     /// Whether it is a dry run.
     pub looks: bool,
+    /// Whether refused paths are left as they are and the others restored.
+    pub partial: bool,
     /// The operations behind each act: a rule that denies one of them denies the act.
     pub operations: &'static [(RestoreAct, &'static [&'static str])],
     /// The operations that change memory files: a rule that denies one of them denies each act there.
@@ -131,6 +134,17 @@ pub struct RestorePlan {
     pub changes: Vec<PathChange>,
     /// The steps in order.
     pub steps: Vec<RestoreStep>,
+    /// The paths that a partial restore leaves as they are.
+    pub left: Vec<LeftPath>,
+}
+
+/// A path that a partial restore leaves as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftPath {
+    /// The real path.
+    pub path: PathBuf,
+    /// The reason, as the end of a sentence.
+    pub why: String,
 }
 
 impl RestorePlan {
@@ -142,10 +156,37 @@ impl RestorePlan {
         })
     }
 
+    /// Leaves refused paths as they are, with what is beneath them; a directory that something left is in is not replaced. The
+    /// files of a repository's `.git` stay together.
+    pub fn leave_refused(&mut self, forced: bool) {
+        let mut left: BTreeMap<PathBuf, String> = BTreeMap::new();
+        for (step, conflict) in self.refused(forced) {
+            left.entry(unit(&step.path).to_owned()).or_insert_with(|| conflict.why.clone());
+        }
+        let replaced = self
+            .steps
+            .iter()
+            .filter(|step| step.act == RestoreAct::RemoveDirectory && step.wanted != Was::Absent);
+        let holds = |step: &&RestoreStep| left.keys().any(|path| path.starts_with(&step.path));
+        let replaced: Vec<PathBuf> = replaced.filter(holds).map(|step| step.path.clone()).collect();
+        for path in replaced {
+            left.entry(path).or_insert_with(|| String::from("it holds what stays as it is"));
+        }
+        self.steps.retain(|step| !step.path.ancestors().any(|path| left.contains_key(path)));
+        self.left.extend(left.into_iter().map(|(path, why)| LeftPath { path, why }));
+    }
+
     /// Returns the steps that change something.
     pub fn acting(&self) -> impl Iterator<Item = &RestoreStep> {
         self.steps.iter().filter(|step| step.act != RestoreAct::Nothing)
     }
+}
+
+/// Returns what a path changes with: the `.git` that it is in, else itself.
+fn unit(path: &Path) -> &Path {
+    path.ancestors()
+        .find(|path| path.file_name().is_some_and(|name| name == ".git"))
+        .unwrap_or(path)
 }
 
 /// The change of one path by a call.
@@ -232,5 +273,76 @@ impl Checkpoints for NoCheckpoints {
 
     fn content(&self, _path: &Path, _was: &Was) -> Result<Vec<u8>, ToolError> {
         Err(Self::error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(path: &str, act: RestoreAct, wanted: Was, why: Option<&str>) -> RestoreStep {
+        let conflict = why.map(|why| RestoreConflict { why: why.to_owned(), can_be_forced: true });
+        RestoreStep {
+            slot: None,
+            path: PathBuf::from(path),
+            act,
+            now: Was::Absent,
+            wanted,
+            conflict,
+        }
+    }
+
+    #[test]
+    fn refused_paths_are_left_with_what_depends_on_them() {
+        use RestoreAct::{MakeDirectory, Remove, RemoveDirectory, Write};
+        let directory = || Was::Directory { mode: 0o755 };
+        let check = |steps: Vec<RestoreStep>, forced: bool, left: &[&str], done: &[&str]| {
+            let mut plan = RestorePlan {
+                id: String::from("c1"),
+                at_ms: 0,
+                tool: String::new(),
+                session: String::new(),
+                undone: Vec::new(),
+                changes: Vec::new(),
+                steps,
+                left: Vec::new(),
+            };
+            plan.leave_refused(forced);
+            let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+            let names: Vec<PathBuf> = plan.left.iter().map(|left| left.path.clone()).collect();
+            assert_eq!(names, paths(left));
+            let names: Vec<PathBuf> = plan.acting().map(|step| step.path.clone()).collect();
+            assert_eq!(names, paths(done));
+        };
+        let files = || {
+            vec![
+                step("/p/a", Write, Was::Unkept, Some("others changed it")),
+                step("/p/b", Write, Was::Unkept, None),
+            ]
+        };
+        check(files(), false, &["/p/a"], &["/p/b"]);
+        check(files(), true, &[], &["/p/a", "/p/b"]);
+        // What is to come back beneath a path that stays has no directory.
+        let beneath = vec![
+            step("/p/d", MakeDirectory, directory(), Some("others changed it")),
+            step("/p/d/a", Write, Was::Unkept, None),
+            step("/p/da", Write, Was::Unkept, None),
+        ];
+        check(beneath, false, &["/p/d"], &["/p/da"]);
+        // A directory that holds what stays makes no room for a file.
+        let within = |wanted| {
+            vec![
+                step("/p/d/a", Remove, Was::Absent, Some("others changed it")),
+                step("/p/d", RemoveDirectory, wanted, None),
+            ]
+        };
+        check(within(Was::Unkept), false, &["/p/d", "/p/d/a"], &[]);
+        check(within(Was::Absent), false, &["/p/d/a"], &["/p/d"]);
+        let repository = vec![
+            step("/p/.git/refs/heads/a", Write, Was::Unkept, Some("others changed it")),
+            step("/p/.git/index", Write, Was::Unkept, None),
+            step("/p/.gitignore", Write, Was::Unkept, None),
+        ];
+        check(repository, false, &["/p/.git"], &["/p/.gitignore"]);
     }
 }

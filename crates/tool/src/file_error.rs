@@ -44,6 +44,8 @@ pub enum FileError {
     Unread,
     /// Concurrent changes of the same directory took too long.
     Busy,
+    /// Git holds its lock of the file.
+    GitAtWork,
     /// No space, a quota or a size limit.
     Full(io::Error),
     /// The process reached this limit of open file descriptors.
@@ -64,7 +66,7 @@ impl FileError {
     /// Returns whether nothing happened and a retry may succeed soon.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Busy => true,
+            Self::Busy | Self::GitAtWork => true,
             Self::Unkept(error) => error.kind == Kind::Timeout,
             _ => false,
         }
@@ -116,14 +118,7 @@ impl FileError {
                 format!("the file has {n} hard links and a replacement would part them: {shown}"),
             )
             .hint("set `files.hard_links` to \"break\" (replace this name) or \"in_place\""),
-            Self::LinksInPlace(n) => error(
-                Kind::ExecutionFailed,
-                format!(
-                    "the file has {n} hard links, and what is written into it cannot be taken back \
-                     with other changes: {shown}"
-                ),
-            )
-            .hint("set `files.hard_links` to \"break\", or change this file in a call of its own"),
+            Self::LinksInPlace(n) => links_in_place(n, shown),
             Self::Changed => error(Kind::Stale, format!("the file changed meanwhile: {shown}"))
                 .hint("read it again and repeat the call"),
             Self::Stale(writer) => knowledge::stale(writer.as_ref(), shown),
@@ -133,6 +128,7 @@ impl FileError {
                 format!("another process keeps changes away, so nothing was changed: {shown}"),
             )
             .hint("repeat the call; if it fails again, something holds a lock on the directory"),
+            Self::GitAtWork => git_at_work(shown),
             Self::Full(source) => {
                 error(Kind::LimitReached, format!("no space left for: {shown}")).source(source)
             }
@@ -153,6 +149,22 @@ impl FileError {
             }
         }
     }
+}
+
+fn links_in_place(n: u64, shown: &str) -> ToolError {
+    ToolError::new(
+        Kind::ExecutionFailed,
+        format!(
+            "the file has {n} hard links, and what is written into it cannot be taken back with other changes: {shown}"
+        ),
+    )
+    .hint("set `files.hard_links` to \"break\", or change this file in a call of its own")
+}
+
+fn git_at_work(shown: &str) -> ToolError {
+    let message = format!("git is at work in this repository, so nothing was changed: {shown}");
+    ToolError::new(Kind::Timeout, message)
+        .hint("repeat the call; if git does not run, remove the file of this name with `.lock` at its end")
 }
 
 fn no_parent(shown: &str) -> ToolError {

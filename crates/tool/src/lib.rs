@@ -53,8 +53,8 @@ pub use background::{Background, Key, Matcher, News, Screen, Size, Typed, Wait, 
 pub use caller::Caller;
 pub use cancel::{Cancel, CancelWait};
 pub use checkpoint::{
-    CheckpointInfo, CheckpointQuery, Checkpoints, NoCheckpoints, PathChange, Restore, RestoreAct,
-    RestoreChoice, RestoreConflict, RestorePlan, RestoreStep, Was,
+    CheckpointInfo, CheckpointQuery, Checkpoints, LeftPath, NoCheckpoints, PathChange, Restore,
+    RestoreAct, RestoreChoice, RestoreConflict, RestorePlan, RestoreStep, Was,
 };
 pub use claim::{Access, Claim, FileState, FileTarget, Links, MemoryScope, Targets};
 pub use content_hash::ContentHash;

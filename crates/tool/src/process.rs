@@ -222,6 +222,8 @@ pub struct CommandChanges {
     pub n_removed: u64,
     /// The files and links that it changed.
     pub n_changed: u64,
+    /// The files in `.git` that it made, removed or changed, which the other numbers leave out.
+    pub n_git: u64,
     /// The first files whose old content is not kept, by real path.
     pub not_kept: Vec<PathBuf>,
     /// The number of all such files.
@@ -242,7 +244,9 @@ impl CommandChanges {
         if let Some(id) = &self.checkpoint {
             let counts = [('+', self.n_made), ('-', self.n_removed), ('~', self.n_changed)];
             let counts = counts.into_iter().filter(|(_, n)| *n != 0);
-            let counts: Vec<_> = counts.map(|(sign, n)| format!("{sign}{n}")).collect();
+            let counts = counts.map(|(sign, n)| format!("{sign}{n}"));
+            let git = (self.n_git != 0).then(|| String::from(".git"));
+            let counts: Vec<_> = counts.chain(git).collect();
             let counts =
                 if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(" ")) };
             lines.push(format!("{id} undoes this{counts}"));

@@ -253,11 +253,12 @@ pub(super) fn describe(reply: &mut Reply, finished: &Finished) {
     if let Some(changes) = &finished.findings.changes
         && *changes != CommandChanges::default()
     {
-        let CommandChanges { n_made, n_removed, n_changed, n_not_kept, is_partial, .. } = changes;
+        let CommandChanges { n_made, n_removed, n_changed, n_git, n_not_kept, is_partial, .. } =
+            changes;
         reply.meta.more.insert(
             "changes",
             json!({
-                "made": n_made, "removed": n_removed, "changed": n_changed, "not_kept": n_not_kept,
+                "made": n_made, "removed": n_removed, "changed": n_changed, "git": n_git, "not_kept": n_not_kept,
                 "is_partial": is_partial,
             }),
         );

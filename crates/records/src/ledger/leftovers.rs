@@ -3,7 +3,10 @@
 //! Their paths come from the ledger, not from a call, so they are resolved from `/`, component by component.
 //! An intent is settled once each file is removed, missing or foreign. Errors remain for the next process.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -13,10 +16,11 @@ use rustix::io::Errno;
 use sinew_tool::{Clock, FileError, FileKind, Links};
 
 use sinew_fs::clock::SystemClock;
+use sinew_fs::git_lock;
 use sinew_fs::journal_files;
 use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::resolve::{self, Spot};
-use sinew_fs::roots::Roots;
+use sinew_fs::roots::{FILE_READ, Roots, open_name};
 use sinew_fs::stat::error_of;
 use sinew_fs::temporary::is_temporary;
 
@@ -91,11 +95,13 @@ pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<
     Ok(())
 }
 
-/// Removes one regular file or symlink, if it has a temporary name and the path is its real path.
+/// Removes one regular file or symlink, if it has a temporary name and the path is its real path. Locks of git are known by
+/// their content.
 fn remove_file(path: &Path) -> Result<Leftover, FileError> {
-    let ours = path.is_absolute()
-        && path.file_name().is_some_and(|name| is_temporary(name.as_bytes()))
-        && resolve::check_spelling(path).is_ok();
+    let is_temporary = path.file_name().is_some_and(|name| is_temporary(name.as_bytes()));
+    let is_lock = !is_temporary && path.extension().is_some_and(|end| end == "lock");
+    let ours =
+        path.is_absolute() && (is_temporary || is_lock) && resolve::check_spelling(path).is_ok();
     if !ours {
         return Ok(Leftover::Foreign);
     }
@@ -119,11 +125,23 @@ fn remove_file(path: &Path) -> Result<Leftover, FileError> {
     let Some(name) = place.name.filter(|_| place.real == path) else {
         return Ok(Leftover::Foreign);
     };
+    if is_lock && !is_git_lock(place.dir.as_fd(), &name)? {
+        return Ok(Leftover::Foreign);
+    }
     match unlinkat(&*place.dir, &name, AtFlags::empty()) {
         Ok(()) => Ok(Leftover::Removed),
         Err(Errno::NOENT) => Ok(Leftover::Missing),
         Err(errno) => Err(error_of(errno)),
     }
+}
+
+/// Returns whether a file is a lock that a restore took.
+fn is_git_lock(dir: BorrowedFd<'_>, name: &CStr) -> Result<bool, FileError> {
+    let file = open_name(dir, name, FILE_READ).map_err(error_of)?;
+    let mut content = Vec::new();
+    let limit = git_lock::CONTENT.len() as u64 + 1;
+    File::from(file).take(limit).read_to_end(&mut content).map_err(FileError::Io)?;
+    Ok(content == git_lock::CONTENT)
 }
 
 #[cfg(test)]
@@ -171,5 +189,14 @@ mod tests {
         assert_eq!(remove_file(&link).expect("it is removed"), Leftover::Removed);
         assert_eq!(fs::read_to_string(top.join("real/a.txt")).expect("it is there"), "kept");
         assert!(top.join(name).is_dir());
+        // Of locks, only those that a restore took.
+        let lock = top.join("real/index.lock");
+        let is_removed = [git_lock::CONTENT, b"", b"DIRC", &[git_lock::CONTENT, b"x"].concat()];
+        for (content, expected) in is_removed.into_iter().zip([true, false, false, false]) {
+            fs::write(&lock, content).expect("written");
+            let done = remove_file(&lock).expect("it is dealt with");
+            assert_eq!(done == Leftover::Removed, expected, "{content:?}");
+            assert_eq!(lock.exists(), !expected, "{content:?}");
+        }
     }
 }

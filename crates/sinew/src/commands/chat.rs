@@ -282,6 +282,7 @@ impl Chat<'_> {
             turn: false,
             path: None,
             force: false,
+            partial: false,
             dry_run: false,
             yes: false,
             json: false,

@@ -56,10 +56,12 @@ fn named(loaded: &Loaded, command: &CheckpointCommand) -> (&'static str, Argumen
         CheckpointCommand::Diff { id, now, json } => {
             ("CheckpointDiff", json!({ "id": id, "now": now }), *json)
         }
-        CheckpointCommand::Restore { id, only, turn, path, force, dry_run, json, .. } => {
+        CheckpointCommand::Restore {
+            id, only, turn, path, force, partial, dry_run, json, ..
+        } => {
             let arguments = json!({
                 "id": id, "only": only, "turn": turn, "path": path, "force": force,
-                "dry_run": dry_run,
+                "partial": partial, "dry_run": dry_run,
             });
             ("CheckpointRestore", arguments, *json)
         }

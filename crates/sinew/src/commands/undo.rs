@@ -50,14 +50,21 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
     let candidates = chosen(checkpoints, session, &wired.runtime.roots(), args)?;
     let (id, found) = effective(&wired, &candidates, args)?;
     let structured = found.structured.as_ref();
+    let mut args = args.clone();
     if asks && (!found.ok || structured.is_some_and(|found| !found["refused"].is_null())) {
         for block in &found.content {
             if let Block::Text { text } = block {
                 screen::say(text.trim_end());
             }
         }
-        return Ok(ExitCode::FAILURE);
+        // What can be undone is offered, as the question that follows.
+        let others = structured.and_then(|found| found["n_others"].as_u64()).unwrap_or(0);
+        if others == 0 {
+            return Ok(ExitCode::FAILURE);
+        }
+        args.partial = true;
     }
+    let args = &args;
     let changes_some = structured.is_some_and(|found| !is_done(found));
     let code = call::one(&wired, TOOL, arguments(id, args, args.dry_run), args.json)?;
     if asks && changes_some && code == ExitCode::SUCCESS && !args.redo && args.what.is_none() {
@@ -67,7 +74,8 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
 }
 
 fn arguments(id: CheckpointId, args: &UndoArgs, dry_run: bool) -> Arguments {
-    match json!({ "id": id.to_string(), "force": args.force, "dry_run": dry_run }) {
+    match json!({ "id": id.to_string(), "force": args.force, "partial": args.partial, "dry_run": dry_run })
+    {
         Value::Object(arguments) => arguments,
         _ => Arguments::new(),
     }
@@ -184,5 +192,6 @@ fn effective(
 
 /// Returns whether a dry run found everything as it was.
 fn is_done(found: &Value) -> bool {
-    found["refused"].is_null() && found["steps"].as_array().is_some_and(Vec::is_empty)
+    let is_empty = |list: &Value| list.as_array().is_some_and(Vec::is_empty);
+    found["refused"].is_null() && is_empty(&found["left"]) && is_empty(&found["steps"])
 }

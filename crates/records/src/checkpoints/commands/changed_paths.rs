@@ -81,8 +81,9 @@ pub(super) struct ChangedPaths {
     /// Blocks collections.
     held: Held,
     roots: Vec<Root>,
-    /// The bytes that the store got.
+    /// The bytes that the store got, and the most that it may get.
     pub(super) n_new: u64,
+    n_room: u64,
     n_copied: u64,
     /// Inodes of files with several names, with their first mode, and their content once it is known.
     inodes: HashMap<Inode, (Option<u32>, Option<PathState>)>,
@@ -129,6 +130,7 @@ impl ChangedPaths {
             held,
             roots,
             n_new: 0,
+            n_room: shared.room_of_command(),
             n_copied: 0,
             inodes: HashMap::new(),
             left: None,
@@ -441,6 +443,7 @@ impl ChangedPaths {
 
     fn count(&mut self, path: &Path, was_there: bool, is_there: bool, is_lost: bool) {
         match (was_there, is_there) {
+            _ if path.iter().any(|name| name == ".git") => self.changes.n_git += 1,
             (false, true) => self.changes.n_made += 1,
             (true, false) => self.changes.n_removed += 1,
             (true, true) => self.changes.n_changed += 1,
@@ -520,8 +523,7 @@ impl ChangedPaths {
         if let Some((content, size)) = self.adopted.get(&number) {
             return Ok(PathState::hashed(*content, *size, mode));
         }
-        // One command leaves room for the contents of others.
-        if self.shared.settings.max_bytes / 2 < self.n_new.saturating_add(before.size) {
+        if self.n_room < self.n_new.saturating_add(before.size) {
             return Ok(PathState::unkept(before.size, mode));
         }
         let name = CString::new(undo_log::image_name(number)).unwrap_or_default();
