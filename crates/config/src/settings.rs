@@ -342,6 +342,7 @@ fn checkpoints(options: &Options) -> Result<CheckpointSettings, ConfigError> {
             .unwrap_or(default.larger),
         sync: word("checkpoints.sync", written.sync.as_ref(), &syncs)?.unwrap_or(default.sync),
         commands: written.commands.unwrap_or(default.commands),
+        holds_for: default.holds_for,
     })
 }
 

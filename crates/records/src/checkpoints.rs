@@ -18,6 +18,7 @@ mod content;
 mod contents;
 mod draft;
 mod error;
+mod held_usage;
 mod index;
 mod path_state;
 mod plan;
@@ -46,6 +47,7 @@ use contents::Contents;
 pub use contents::Held;
 pub use draft::{Before, CheckpointDraft};
 pub use error::CheckpointError;
+use held_usage::HeldUsage;
 pub use path_state::PathState;
 pub use plan::{Act, Changer, Conflict, History, Plan, PlannedStep, Scope};
 pub use reader::CheckpointReader;
@@ -77,6 +79,9 @@ pub struct CheckpointSettings {
     pub sync: LedgerSync,
     /// Whether commands have checkpoints too.
     pub commands: bool,
+    /// How long the checkpoints of a process that runs stay beyond `max_bytes` and `max_count`: else a session could push out
+    /// the undo of its own changes by many more.
+    pub holds_for: Duration,
 }
 
 impl Default for CheckpointSettings {
@@ -89,6 +94,7 @@ impl Default for CheckpointSettings {
             larger: Larger::Refuse,
             sync: LedgerSync::Normal,
             commands: true,
+            holds_for: Duration::from_secs(24 * 60 * 60),
         }
     }
 }
@@ -166,7 +172,7 @@ impl CallContext {
 }
 
 /// The number of checkpoints and the size of their contents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The checkpoints.
     pub n_checkpoints: u64,
@@ -235,8 +241,9 @@ struct SharedCheckpoints {
     /// Whether maintenance is due, which the thread `helper` does.
     due: AtomicBool,
     n_recorded: AtomicU64,
-    /// Bytes that this process added to the store, and those not yet counted in the index.
-    n_kept: AtomicU64,
+    /// The checkpoints that this process holds against collections.
+    held: Mutex<HeldUsage>,
+    /// Bytes that this process added to the store and that are not counted in the index yet.
     n_uncounted: AtomicU64,
     helper: Mutex<Option<JoinHandle<()>>>,
     /// Set when this process ends.
@@ -281,7 +288,7 @@ impl Checkpoints {
                 settled: Mutex::default(),
                 due: AtomicBool::new(false),
                 n_recorded: AtomicU64::new(0),
-                n_kept: AtomicU64::new(0),
+                held: Mutex::default(),
                 n_uncounted: AtomicU64::new(0),
                 helper: Mutex::new(None),
                 ends: Arc::default(),
@@ -304,9 +311,9 @@ impl Checkpoints {
     /// Returns whether this process kept less than half of the limits. Beyond that, a collection may remove
     /// the checkpoint before an undo.
     pub fn has_room(&self) -> bool {
-        let SharedCheckpoints { settings, n_recorded, n_kept, .. } = &*self.shared;
-        n_recorded.load(Ordering::Relaxed) < settings.max_count / 2
-            && n_kept.load(Ordering::Relaxed) < settings.max_bytes / 2
+        let settings = &self.shared.settings;
+        let held = lock(&self.shared.held).sum(settings.holds_for);
+        held.n_checkpoints < settings.max_count / 2 && held.n_bytes < settings.max_bytes / 2
     }
 
     /// Begins the checkpoint of a call; writes nothing yet.
@@ -458,7 +465,7 @@ impl SharedCheckpoints {
             Ok((id, index::count(transaction, n_counted)?))
         })?;
         let n_recorded = 1 + self.n_recorded.fetch_add(1, Ordering::Relaxed);
-        self.n_kept.fetch_add(n_new, Ordering::Relaxed);
+        lock(&self.held).add(Usage { n_checkpoints: 1, n_bytes: n_new });
         self.n_uncounted.fetch_sub(n_waiting, Ordering::Relaxed);
         if n_recorded.is_multiple_of(N_LOGGED) || self.collector().is_due(since) {
             self.due.store(true, Ordering::Relaxed);
@@ -471,7 +478,7 @@ impl SharedCheckpoints {
         if n_bytes == 0 {
             return;
         }
-        self.n_kept.fetch_add(n_bytes, Ordering::Relaxed);
+        lock(&self.held).add(Usage { n_checkpoints: 0, n_bytes });
         let n_waiting = n_bytes + self.n_uncounted.fetch_add(n_bytes, Ordering::Relaxed);
         if !self.collector().is_much(n_waiting) {
             return;

@@ -375,7 +375,11 @@ fn a_new_file_of_another_mode_can_be_undone() {
 /// What was kept for a change that was refused had stayed, uncounted.
 #[test]
 fn refused_changes_do_not_fill_the_store() {
-    let small = CheckpointSettings { max_bytes: 200_000, ..CheckpointSettings::default() };
+    let small = CheckpointSettings {
+        max_bytes: 200_000,
+        holds_for: std::time::Duration::ZERO,
+        ..CheckpointSettings::default()
+    };
     let bench = Bench::over(NATIVE, small);
     let stored = || -> u64 {
         let contents = fs::read_dir(bench.state.join("contents"));

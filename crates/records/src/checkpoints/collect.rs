@@ -2,7 +2,7 @@
 //!
 //! The oldest checkpoints go first, then the contents that no checkpoint names. A separate thread with its
 //! own connection runs rarely, in one process at a time. The newest checkpoint and those of running calls
-//! stay. Calls that keep contents wait for one small batch at most.
+//! stay, and those of running processes for a day, beyond size and number too. Calls that keep contents wait for one small batch at most.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -134,11 +134,15 @@ impl Collector {
         let oldest_ms = index::now_ms().saturating_sub(max_age_ms);
         let too_much = self.too_much(connection)?;
         let stays: HashSet<CheckpointId> = index::under_way(connection)?.into_iter().collect();
+        let holds_ms = i64::try_from(self.settings.holds_for.as_millis()).unwrap_or(i64::MAX);
+        let held = index::of_living(connection, index::now_ms().saturating_sub(holds_ms))?;
+        let held: HashSet<CheckpointId> = held.into_iter().collect();
         let goes: Vec<CheckpointId> = all
             .iter()
             .enumerate()
             .filter(|(at, (id, at_ms))| {
-                *at < too_many || *at_ms < oldest_ms || too_much.is_some_and(|last| *id <= last)
+                let is_beyond = *at < too_many || too_much.is_some_and(|last| *id <= last);
+                *at_ms < oldest_ms || (is_beyond && !held.contains(id))
             })
             .map(|(_, (id, _))| *id)
             .filter(|id| *id < newest && !stays.contains(id))

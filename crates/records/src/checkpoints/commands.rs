@@ -32,7 +32,10 @@ use sinew_tool::sync::lock;
 use sinew_tool::{CommandChanges, ContentHash};
 
 use super::contents::errno_of;
-use super::{CallContext, CheckpointError, CheckpointId, Checkpoints, SharedCheckpoints, index};
+use super::{
+    CallContext, CheckpointError, CheckpointId, CheckpointSettings, Checkpoints, SharedCheckpoints,
+    index,
+};
 use crate::database::PATIENT;
 use changed_paths::{ADOPTED, ChangedPaths, Entries, adopted};
 
@@ -120,6 +123,14 @@ impl SharedCheckpoints {
             other => other,
         };
         opened.map_err(CheckpointError::of_store)
+    }
+
+    /// Returns how many bytes the contents of one command may take: it leaves room for others, and what this process holds
+    /// against collections takes room too.
+    fn room_of_command(&self) -> u64 {
+        let CheckpointSettings { max_bytes, holds_for, .. } = self.settings;
+        let held = lock(&self.held).sum(holds_for).n_bytes;
+        (max_bytes / 2).min(max_bytes.saturating_sub(held))
     }
 
     /// Waits for the checkpoints of commands that have ended: later changes, and looks at them, come after.

@@ -392,6 +392,28 @@ pub(super) fn under_way(connection: &Connection) -> rusqlite::Result<Vec<Checkpo
     Ok(alive)
 }
 
+/// Returns the checkpoints since a time whose process runs.
+pub(super) fn of_living(
+    connection: &Connection,
+    since_ms: i64,
+) -> rusqlite::Result<Vec<CheckpointId>> {
+    let own = ProcessIdentity::own();
+    let mut statement = connection.prepare(
+        "SELECT process, pid, pid_started, pid_namespace, machine, boot FROM process
+         WHERE process IN (SELECT process FROM checkpoint WHERE ?1 < at_ms)",
+    )?;
+    let processes = statement.query_map([since_ms], |row| Ok((row.get(0)?, mark_at(row, 1)?)))?;
+    let processes = processes.collect::<rusqlite::Result<Vec<(i64, ProcessIdentity)>>>()?;
+    let mut statement =
+        connection.prepare("SELECT number FROM checkpoint WHERE process = ?1 AND ?2 < at_ms")?;
+    let mut all = Vec::new();
+    for (process, _) in processes.iter().filter(|(_, mark)| mark.life(&own) == Life::Alive) {
+        let ids = statement.query_map([*process, since_ms], |row| Ok(CheckpointId(row.get(0)?)))?;
+        all.extend(ids.collect::<rusqlite::Result<Vec<_>>>()?);
+    }
+    Ok(all)
+}
+
 /// Returns the checkpoints up to one with their times, the oldest first.
 pub(super) fn up_to(
     connection: &Connection,

@@ -9,6 +9,11 @@ use sinew_tool::{Kind, ToolError};
 use super::*;
 use crate::tree::skipped;
 
+/// Settings whose limits hold for running processes too.
+fn defaults() -> CheckpointSettings {
+    CheckpointSettings { holds_for: Duration::ZERO, ..CheckpointSettings::default() }
+}
+
 /// Bytes that cannot be packed, others for each seed.
 fn noise(seed: u64, n: usize) -> Vec<u8> {
     let mut bytes = vec![0; n];
@@ -27,7 +32,6 @@ fn replaced(bench: &Bench, n: u64, size: usize) -> Vec<CheckpointId> {
 fn the_oldest_checkpoints_go_first_and_their_contents_with_them() {
     let none = Collected::default();
     let gone = |n: u64| Collected { n_checkpoints: n, n_contents: n, n_bytes: n * 1_000 };
-    let defaults = CheckpointSettings::default;
     for (settings, expected) in [
         (defaults(), none),
         (CheckpointSettings { max_count: 10, ..defaults() }, none),
@@ -74,9 +78,27 @@ fn a_checkpoint_goes_when_it_is_too_old() {
     assert!(ids[2] < next[0], "a number is not given out again");
 }
 
+/// A session could push out the undo of its first change by many others.
+#[test]
+fn checkpoints_of_running_processes_stay_for_a_day() {
+    for (holds_for, n_left) in [(Duration::ZERO, 3), (CheckpointSettings::default().holds_for, 9)] {
+        let bench = Bench::with(CheckpointSettings {
+            max_count: 4,
+            max_bytes: 3_000,
+            holds_for,
+            ..CheckpointSettings::default()
+        });
+        let ids = replaced(&bench, 9, 1_000);
+        bench.checkpoints.collect().unwrap();
+        assert_eq!(bench.ids(None).len(), n_left, "{ids:?}");
+        // What this process holds takes the room of later changes, which are asked about.
+        assert!(!bench.checkpoints.has_room());
+    }
+}
+
 #[test]
 fn a_collection_comes_by_itself_once_enough_was_kept() {
-    let settings = CheckpointSettings { max_bytes: 20_000, ..CheckpointSettings::default() };
+    let settings = CheckpointSettings { max_bytes: 20_000, ..defaults() };
     let bench = Bench::with(settings);
     let ids = replaced(&bench, 60, 1_000);
     let due = Instant::now() + Duration::from_secs(20);
@@ -92,8 +114,7 @@ fn a_collection_comes_by_itself_once_enough_was_kept() {
 fn short_processes_collect_together() {
     let bench = Bench::new();
     replaced(&bench, 1_500, 100);
-    let small =
-        CheckpointSettings { max_count: 5, max_bytes: 1_000, ..CheckpointSettings::default() };
+    let small = CheckpointSettings { max_count: 5, max_bytes: 1_000, ..defaults() };
     let due = Instant::now() + Duration::from_secs(60);
     while 10 < bench.ids(None).len() || 10 < bench.n_stored() {
         assert!(Instant::now() < due, "{} checkpoints are there", bench.ids(None).len());
@@ -106,7 +127,6 @@ fn short_processes_collect_together() {
 
 #[test]
 fn what_is_too_large_is_refused_or_not_kept() {
-    let defaults = CheckpointSettings::default;
     for larger in [Larger::Refuse, Larger::Unkept] {
         let bench = Bench::with(CheckpointSettings { max_file_bytes: 10, larger, ..defaults() });
         do_it(&bench.tree.root, &put("a", "0123456789"));

@@ -16,7 +16,11 @@ const KILLS: usize = 40;
 /// Keeps one of a few contents again and again. From the moment that its checkpoint is recorded until
 /// its change is settled, the content must be there, whatever others forget meanwhile.
 fn keep_again(top: &Path, name: &str) {
-    let tidy = CheckpointSettings { max_count: 1, ..CheckpointSettings::default() };
+    let tidy = CheckpointSettings {
+        max_count: 1,
+        holds_for: Duration::ZERO,
+        ..CheckpointSettings::default()
+    };
     let state = StateDir::open(&top.join("state")).unwrap();
     let checkpoints = Checkpoints::new(&state, tidy);
     let path = top.join("ws").join(name);
@@ -56,7 +60,11 @@ fn what_is_just_being_kept_is_not_collected() {
     let done = AtomicBool::new(false);
     let n_collected = std::thread::scope(|scope| {
         let collecting = scope.spawn(|| {
-            let tidy = CheckpointSettings { max_count: 1, ..CheckpointSettings::default() };
+            let tidy = CheckpointSettings {
+                max_count: 1,
+                holds_for: Duration::ZERO,
+                ..CheckpointSettings::default()
+            };
             let collecting = checkpoints(&bench.tree, tidy);
             let mut n = 0;
             while !done.load(Ordering::Relaxed) {
