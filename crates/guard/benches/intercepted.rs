@@ -1,7 +1,8 @@
 //! What an intercepted call of a command costs: the median of each call alone and on each sandbox level, in one run. Then
 //! what it costs programs that make many of them.
 //!
-//! `cargo bench -p sinew-guard --bench intercepted`
+//! `cargo bench -p sinew-guard --bench intercepted [-- calls|commands]`. Packages of npm and PyPI come from their registries
+//! before anything is measured; what cannot be had is left out by name.
 
 #![expect(
     clippy::disallowed_methods,
@@ -33,38 +34,117 @@ const SETTLES: Duration = Duration::from_secs(2);
 /// The argument with which this program is the command.
 const WORK: &str = "--work";
 
-/// Where the calls are made: alone, or on a level with checkpoints of commands or without.
-const SIDES: [Option<(SandboxLevel, bool)>; 4] = [
-    None,
-    Some((SandboxLevel::Namespaces, false)),
-    Some((SandboxLevel::Namespaces, true)),
-    Some((SandboxLevel::Landlock, true)),
+/// The turns of the commands; the quickest counts.
+const TURNS: usize = 2;
+
+/// Where the calls are made.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    /// Without a sandbox.
+    Alone,
+    /// In bubblewrap by itself, without a handler, as other agents run commands.
+    Bubblewrap,
+    /// On a level, with checkpoints of commands or without.
+    On(SandboxLevel, bool),
+}
+
+const SIDES: [Side; 4] = [
+    Side::Alone,
+    Side::On(SandboxLevel::Namespaces, false),
+    Side::On(SandboxLevel::Namespaces, true),
+    Side::On(SandboxLevel::Landlock, true),
+];
+const COMMAND_SIDES: [Side; 4] = [
+    Side::Alone,
+    Side::Bubblewrap,
+    Side::On(SandboxLevel::Namespaces, false),
+    Side::On(SandboxLevel::Namespaces, true),
 ];
 
 /// Returns a place for a side, and its name.
-fn place(helper: &Helper, side: Option<(SandboxLevel, bool)>) -> Option<(Place, String)> {
-    let (level, keeps) = side.unwrap_or((SandboxLevel::Namespaces, false));
+fn place(helper: &Helper, side: Side) -> Option<(Place, String)> {
+    let level = match side {
+        Side::On(level, _) => level,
+        Side::Alone | Side::Bubblewrap => SandboxLevel::Namespaces,
+    };
     if !world::works(helper, level) {
         return None;
     }
-    Some(match (side, keeps) {
-        (None, _) => (Place::keeping_nothing(helper, level), String::from("alone")),
-        (_, true) => (Place::new(helper, level), format!("{level} with undo")),
-        (_, false) => (Place::keeping_nothing(helper, level), level.to_string()),
+    Some(match side {
+        Side::Alone => (Place::keeping_nothing(helper, level), String::from("alone")),
+        Side::Bubblewrap => (Place::keeping_nothing(helper, level), String::from("bubblewrap")),
+        Side::On(_, true) => (Place::new(helper, level), format!("{level} with undo")),
+        Side::On(_, false) => (Place::keeping_nothing(helper, level), level.to_string()),
     })
 }
 
-/// Commands of many calls, each after the ones before it.
-const COMMANDS: &[(&str, &str)] = &[
-    ("tar x, 20,000 files", "mkdir tree && tar xf tree.tar -C tree"),
-    ("rm -rf, 20,000 files", "rm -rf tree"),
-    ("cp -r, 2,000 files", "tar xf tree.tar ./d1 ./d2 && mkdir copied && cp -r d1 d2 copied"),
-    (
-        "git add and commit, 2,000 files",
-        "git init -q && git add d1 d2 && git -c user.name=a -c user.email=a@b commit -qm one",
-    ),
-    ("git checkout, 2,000 files", "rm -rf d1 d2 && git checkout -q HEAD -- ."),
-    ("git clone, 2,000 files", "git clone -q origin clone"),
+/// A workload: the program without which it is left out, what is made ready outside of the sandbox, and the commands that are
+/// measured, each after the ones before it.
+struct Workload {
+    needs: &'static str,
+    ready: &'static str,
+    commands: &'static [(&'static str, &'static str)],
+}
+
+const WORKLOADS: &[Workload] = &[
+    Workload {
+        needs: "tar --version && git --version",
+        // Commands clone no repository that they made themselves.
+        ready: "for d in $(seq 20); do mkdir -p source/d$d; for f in $(seq 1000); do
+                  yes \"$f of $d\" | head -n 60 > source/d$d/f$f; done; done
+                git init -q origin && cp -r source/d1 source/d2 origin && cd origin && git add . &&
+                git -c user.name=a -c user.email=a@b commit -qm one && cd .. &&
+                tar cf tree.tar -C source . && rm -rf source",
+        commands: &[
+            ("tar x, 20,000 files", "mkdir tree && tar xf tree.tar -C tree"),
+            ("rm -rf, 20,000 files", "rm -rf tree"),
+            ("cp -r, 2,000 files", "tar xf tree.tar ./d1 ./d2 && mkdir copied && cp -r d1 d2 copied"),
+            (
+                "git add and commit, 2,000 files",
+                "git init -q && git add d1 d2 && git -c user.name=a -c user.email=a@b commit -qm one",
+            ),
+            ("git checkout, 2,000 files", "rm -rf d1 d2 && git checkout -q HEAD -- ."),
+            ("git clone, 2,000 files", "git clone -q origin clone"),
+        ],
+    },
+    Workload {
+        needs: "make --version && cc --version",
+        ready: "echo '#define ONE 1' > all.h; for n in $(seq 300); do
+                  echo \"#include \\\"all.h\\\"\nint f$n(int x) { return x + ONE; }\" > f$n.c; done
+                echo 'int main(void) { return 0; }' > main.c
+                printf 'O = $(patsubst %%.c,%%.o,$(wildcard *.c))\nall: $(O)\n\tcc -o all $(O)\n$(O): all.h\n' > Makefile",
+        commands: &[("make, 300 C files", "make -s"), ("make again, 300 C files", "touch all.h && make -s")],
+    },
+    Workload {
+        needs: "cargo --version",
+        ready: "mkdir src && printf '[package]\nname = \"top\"\nedition = \"2021\"\n[workspace]\n[dependencies]\n' > Cargo.toml
+                for n in $(seq 15); do
+                  mkdir -p dep$n/src && echo \"dep$n = { path = \\\"dep$n\\\" }\" >> Cargo.toml
+                  printf '[package]\nname = \"dep%s\"\nedition = \"2021\"\n' $n > dep$n/Cargo.toml
+                  for f in $(seq 200); do
+                    echo \"pub fn f$f(x: &str) -> String { format!(\\\"{x} {}\\\", x.len() + $f) }\"; done > dep$n/src/lib.rs
+                done
+                echo 'fn main() { println!(\"{}\", dep1::f1(\"x\")); }' > src/main.rs
+                echo target > .gitignore && git init -q && cargo generate-lockfile -q --offline
+                ln -s \"$(rustc --print sysroot)\" toolchain",
+        commands: &[("cargo build, 15 dependencies",
+            "CARGO_HOME=$PWD/.home RUSTC=$PWD/toolchain/bin/rustc toolchain/bin/cargo build -q --offline")],
+    },
+    Workload {
+        needs: "npm --version",
+        ready: "echo '{\"dependencies\": {\"typescript\": \"5.9.2\", \"eslint\": \"9.30.0\"}}' > package.json
+                echo node_modules > .gitignore && git init -q
+                npm install --cache ./npm-cache --no-audit --no-fund --silent && rm -rf node_modules",
+        commands: &[("npm ci", "npm ci --offline --cache ./npm-cache --no-audit --no-fund --silent")],
+    },
+    Workload {
+        needs: "python3 -c 'import venv, ensurepip'",
+        ready: "python3 -m venv .venv && .venv/bin/pip -q --disable-pip-version-check install pytest==8.4.1
+                echo .venv > .gitignore && git init -q && mkdir tests
+                for n in $(seq 100); do
+                  printf 'def test_one(tmp_path):\n    (tmp_path / \"x\").write_text(\"1\")\n' > tests/test_$n.py; done",
+        commands: &[("pytest, 100 files", ".venv/bin/python -m pytest -q --basetemp=made -p no:cacheprovider")],
+    },
 ];
 
 fn main() {
@@ -73,66 +153,96 @@ fn main() {
         work();
         return;
     }
-    calls(&helper);
-    commands(&helper);
+    // A name after `--` chooses one of both.
+    let chosen = std::env::args().find(|arg| matches!(arg.as_str(), "calls" | "commands"));
+    if chosen.as_deref() != Some("commands") {
+        calls(&helper);
+    }
+    if chosen.as_deref() != Some("calls") {
+        commands(&helper);
+    }
     world::remove_places();
 }
 
-/// Measures commands of many calls.
+/// Measures the commands of workloads.
 fn commands(helper: &Helper) {
-    let mut rows: Vec<(String, Vec<f64>)> = Vec::new();
-    for side in SIDES {
-        let Some((place, name)) = place(helper, side) else { continue };
+    for workload in WORKLOADS {
+        let ready = tempfile::tempdir().expect("a directory");
+        let sh = |text: &str| {
+            let mut command = process::Command::new("sh");
+            command.args(["-c", text]).current_dir(ready.path()).stdout(process::Stdio::null());
+            command.status().expect("it runs").success()
+        };
+        if !sh(workload.needs) || !sh(workload.ready) {
+            let (name, _) = workload.commands[0];
+            println!("skipped: {name}: it cannot be made ready here");
+            continue;
+        }
+        let mut rows: Vec<(String, Vec<f64>)> = Vec::new();
+        for _ in 0..TURNS {
+            for side in COMMAND_SIDES {
+                let Some((place, name)) = place(helper, side) else { continue };
+                let took = workload.run(ready.path(), &place, side);
+                match rows.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, best)) => {
+                        best.iter_mut().zip(took).for_each(|(best, took)| *best = best.min(took));
+                    }
+                    None => rows.push((name, took)),
+                }
+            }
+        }
+        for (at, (name, _)) in workload.commands.iter().enumerate() {
+            let alone = rows[0].1[at];
+            let shown = rows
+                .iter()
+                .map(|(side, took)| format!("{side} {:.2} s ({:.2}x)", took[at], took[at] / alone));
+            println!("{name}: {}", shown.collect::<Vec<_>>().join(", "));
+        }
+    }
+}
+
+impl Workload {
+    /// Returns how long each command took in a place.
+    fn run(&self, ready: &Path, place: &Place, side: Side) -> Vec<f64> {
+        let mut copy = process::Command::new("cp");
+        copy.arg("-a").arg(ready.join(".")).arg(&place.root);
+        assert!(copy.status().expect("it runs").success(), "it is copied");
         let mut took = Vec::new();
-        tree(&place.root);
-        for (_, text) in COMMANDS {
+        for (name, text) in self.commands {
+            let root = place.root.as_os_str();
             let began = Instant::now();
             match side {
-                None => {
-                    let mut command = process::Command::new("sh");
-                    command.args(["-c", text]).current_dir(&place.root);
-                    assert!(command.status().expect("it runs").success(), "{text}");
+                Side::On(..) => {
+                    let done = place.run(text, Duration::from_secs(300)).expect("it runs");
+                    assert_eq!(done.exit, Exit::Code(0), "{name}: {done:?}");
                 }
-                Some(_) => {
-                    let done = place.run(text, Duration::from_secs(120)).expect("it runs");
-                    assert_eq!(done.exit, Exit::Code(0), "{done:?}");
+                Side::Alone | Side::Bubblewrap => {
+                    let mut command = match side {
+                        Side::Bubblewrap => process::Command::new("bwrap"),
+                        _ => process::Command::new("env"),
+                    };
+                    if side == Side::Bubblewrap {
+                        command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+                        command.args([
+                            "--tmpfs",
+                            "/tmp",
+                            "--unshare-all",
+                            "--die-with-parent",
+                            "--bind",
+                        ]);
+                        command.args([root, root]);
+                    }
+                    command.args(["sh", "-c", text]).current_dir(&place.root);
+                    let status = command.stdout(process::Stdio::null()).status();
+                    assert!(status.expect("it runs").success(), "{name}");
                 }
             }
             took.push(began.elapsed().as_secs_f64());
             // A thread may still make the checkpoint, for which the next command waits.
             std::thread::sleep(SETTLES);
         }
-        rows.push((name, took));
+        took
     }
-    for (at, (name, _)) in COMMANDS.iter().enumerate() {
-        let alone = rows[0].1[at];
-        let shown = rows
-            .iter()
-            .map(|(side, took)| format!("{side} {:.2} s ({:.1}x)", took[at], took[at] / alone));
-        println!("{name}: {}", shown.collect::<Vec<_>>().join(", "));
-    }
-}
-
-/// Puts an archive of 20,000 files into a directory.
-fn tree(root: &Path) {
-    let source = root.join("source");
-    for dir in 0..20 {
-        let dir = source.join(format!("d{dir}"));
-        fs::create_dir_all(&dir).expect("made");
-        for file in 0..1_000 {
-            let text = format!("{file} of {}\n", dir.display()).repeat(60);
-            fs::write(dir.join(format!("f{file}")), text).expect("written");
-        }
-    }
-    // Commands clone no repository that they made themselves.
-    let origin = "git init -q origin && cp -r source/d1 source/d2 origin && cd origin && git add . && \
-                  git -c user.name=a -c user.email=a@b commit -qm one";
-    let made = process::Command::new("sh").args(["-c", origin]).current_dir(root).status();
-    assert!(made.expect("it runs").success(), "git");
-    let mut tar = process::Command::new("tar");
-    tar.arg("cf").arg(root.join("tree.tar")).arg("-C").arg(&source).arg(".");
-    assert!(tar.status().expect("it runs").success(), "tar");
-    fs::remove_dir_all(&source).expect("removed");
 }
 
 /// Measures each call.
@@ -174,12 +284,12 @@ fn sides(helper: &Helper) -> Vec<(String, String)> {
         let copy = place.root.join("work");
         fs::copy(&program, &copy).expect("copied");
         let output = match side {
-            None => {
+            Side::Alone | Side::Bubblewrap => {
                 let mut command = process::Command::new(&copy);
                 command.arg(WORK).current_dir(&place.root);
                 command.output().expect("it runs").stdout
             }
-            Some(_) => {
+            Side::On(..) => {
                 let done = place.run("./work --work", Duration::from_secs(60)).expect("it runs");
                 assert_eq!(done.stderr.head, b"", "{done:?}");
                 done.stdout.head
