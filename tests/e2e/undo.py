@@ -540,6 +540,75 @@ def rebuilt(directory):
             true(not wrong, wrong)
 
 
+def builders(directory):
+    """Tools that make directories anew: what they left goes out of the way, and comes back with the redo."""
+    with check("cargo build: target goes out of the way, and the redo brings it back"):
+        # The tests have another home, in which rustup knows no toolchain.
+        home = {**os.environ, "HOME": str(checks.USER_HOME), "RUSTUP_HOME": str(checks.USER_HOME / ".rustup")}
+        if not shutil.which("rustc"):
+            raise Skip("rustc is not installed")
+        toolchain = subprocess.run(["rustc", "--print", "sysroot"], env=home, cwd="/", capture_output=True, text=True)
+        true(toolchain.stdout, toolchain.stderr)
+        root = made(directory / "cargo", **{
+            "Cargo.toml": "[package]\nname = \"built\"\nedition = \"2021\"\n", "src/main.rs": "fn main() {}\n", ".gitignore": "/target\n",
+        })
+        # Cargo moves a new `target` to its name, so what the first build makes is kept.
+        cargo = f"{toolchain.stdout.strip()}/bin"
+        subprocess.run(["cargo", "build", "-q", "--offline"], cwd=root, env={**home, "PATH": f"{cargo}:{home['PATH']}"}, check=True)
+        undone_and_redone(
+            root, f"echo 'fn main() {{ println!(\"hello\"); }}' > src/main.rs; PATH={cargo}:$PATH cargo build -q --offline", "target", "target/debug/built",
+            "`cargo build` makes it anew",
+        )
+    with check("npm ci: node_modules goes out of the way, and the redo brings it back"):
+        if not shutil.which("npm"):
+            raise Skip("npm is not installed")
+        root = made(directory / "npm", **{
+            "package.json": '{"name": "app", "version": "1.0.0", "dependencies": {"dep": "file:dep-1.0.0.tgz"}}', "index.js": "require('dep')\n",
+            ".gitignore": "node_modules\n", "dep/package.json": '{"name": "dep", "version": "1.0.0"}', "dep/index.js": "module.exports = 1\n",
+        })
+        for words, cwd in [(["pack", "--silent", "--pack-destination", ".."], root / "dep"), (["install", "--package-lock-only", "--offline", "--silent"], root)]:
+            npm = subprocess.run(["npm", *words, "--cache", str(directory / "npm-cache")], cwd=cwd, capture_output=True, text=True)
+            true(npm.returncode == 0, f"npm {words}: {npm.stderr}")
+        undone_and_redone(
+            root, "echo changed > index.js; npm ci --offline --no-audit --no-fund --cache /tmp/npm", "node_modules", "node_modules/dep/index.js",
+            "`npm ci` makes it anew",
+        )
+
+
+def undone_and_redone(root, command, rebuilt, file, words):
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    time.sleep(2.1)
+    away = lambda state: {path: what for path, what in state.items() if path.split(b"/")[0] != rebuilt.encode()}
+    was, before = away(look(root)), state_of_git(root)
+    before["status"] = before["status"].replace(f"!! {rebuilt}/\n", "!! .sinew/\n") if (root / rebuilt).exists() else before["status"] + "!! .sinew/\n"
+    with Pipe(root) as pipe:
+        reply = pipe.bash(command)
+        true(reply["ok"], f"{reply}")
+        checks.contains(json.dumps(reply["content"]), f"not kept: {rebuilt}/", "undoes this (~1)")
+        there, made_by_tool = look(root), (root / file).read_bytes()
+        # The control: without the restore it is there.
+        true(difference(there, was), "nothing changed")
+        undone = pipe.call("Undo")
+        true(undone["ok"], f"{undone['error']}")
+        checks.contains(json.dumps(undone["content"]), f"set aside  {rebuilt}  (in .sinew/undone; ", words)
+        true(not difference(look(root), was), difference(look(root), was))
+        # Git does not see what is out of the way.
+        equal(state_of_git(root), before, "the repository")
+        [aside] = (root / ".sinew/undone").glob("*")
+        equal((aside / file).read_bytes(), made_by_tool, "what is out of the way")
+        redone = pipe.call("Undo", redo=True)
+        checks.contains(json.dumps(redone["content"]), f"bring back  {rebuilt}")
+        true(not difference(look(root), there), difference(look(root), there))
+        true(not list((root / ".sinew/undone").glob("*")), "nothing stays out of the way")
+        true(pipe.call("Undo")["ok"], "once more")
+        # What the user made since is not replaced by the redo.
+        checks.write(root / rebuilt / "by-the-user", "mine\n")
+        true(pipe.call("Undo", redo=True)["ok"], "the second redo")
+        equal(sorted(path.name for path in (root / rebuilt).iterdir()), ["by-the-user"], "the user's directory")
+
+
 LONG = (
     "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do cp -r src copy$n; rm -rf copy$((n - 1)); sed -i s/line/row$n/ src/d1/*; mv src/d2 src/e$n; mv src/e$n src/d2;"
     " rm -f src/d3/f$n; echo $n >> src/d4/f1; git commit -qam $n; chmod 700 src/d5/f$n; ln -f src/d6/f1 src/d6/g; done; rm -rf src"
@@ -710,6 +779,7 @@ def main(directory):
     conflicts(directory)
     writers(directory)
     rebuilt(directory)
+    builders(directory)
     killed(directory)
     with check(f"{N_SCRIPTS} random scripts of commands are undone"):
         scripts(directory)

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{Kind, ToolError, call_id};
 
-use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, Roots, open_name};
+use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, Root, Roots, open_name};
 
 /// The most outputs for one call ID: IDs of clients need not be unique.
 const MAX_OF_ID: u32 = 10_000;
@@ -183,7 +183,11 @@ impl Store {
 
 /// Opens `.sinew/` of the first root; creates it with a `.gitignore` that keeps it out of git.
 pub fn own_directory(roots: &Roots) -> Result<OwnedFd, Errno> {
-    let root = roots.first().ok_or(Errno::NOENT)?;
+    own_directory_of(roots.first().ok_or(Errno::NOENT)?)
+}
+
+/// Opens `.sinew/` of a root; creates it with a `.gitignore` that keeps it out of git.
+pub fn own_directory_of(root: &Root) -> Result<OwnedFd, Errno> {
     let own = directory(&root.handle, c".sinew")?;
     ignore_all(&own)?;
     Ok(own)
@@ -254,7 +258,7 @@ fn ignore_all(dir: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// Opens a directory; creates it if missing, and rejects a symlink.
-fn directory(dir: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+pub fn directory(dir: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     match mkdirat(dir, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => open_name(dir.as_fd(), name, DIRECTORY_PATH),
         Err(errno) => Err(errno),

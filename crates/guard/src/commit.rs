@@ -9,6 +9,7 @@
 //! Readers may see some changes before others, but no half-written file. Large sets keep no handle per file,
 //! since a call may change more files than a process may open.
 
+pub(crate) mod aside;
 mod journal;
 mod recover;
 mod stage;
@@ -30,6 +31,7 @@ use crate::change::original::{self, Original};
 use crate::change::parents::Parents;
 use crate::change::temporary::TemporaryName;
 use crate::change::{Failure, MAX_ATTEMPTS, NameChange, Terms, length, sync_directory};
+use aside::Aside;
 use journal::{DirRecord, Journal};
 use sinew_fs::dir_lock::DirLock;
 use sinew_fs::resolve::Place;
@@ -66,16 +68,19 @@ const FEW: usize = 8;
 pub(crate) struct DirectoryPart<'a> {
     pub(crate) slot: Slot,
     pub(crate) place: &'a Place,
-    pub(crate) deed: OfDirectory,
+    pub(crate) deed: OfDirectory<'a>,
 }
 
 /// A change of a directory.
-#[derive(Clone, Copy)]
-pub(crate) enum OfDirectory {
+pub(crate) enum OfDirectory<'a> {
     /// Created before the other changes; gets these permission bits after them.
     Made(Option<u32>),
     /// Removed after the other changes.
     Removed,
+    /// Moved out of the way after the other changes.
+    SetAside(Aside<'a>),
+    /// Moved back after the other changes.
+    BroughtBack(Aside<'a>),
 }
 
 /// Why an attempt failed, and at which target.
@@ -103,7 +108,7 @@ pub(crate) fn commit(
     let kept = terms.kept;
     let modes = directories.iter().filter_map(|directory| match directory.deed {
         OfDirectory::Made(mode) => Some((directory.place.real.clone(), mode?)),
-        OfDirectory::Removed => None,
+        OfDirectory::Removed | OfDirectory::SetAside(_) | OfDirectory::BroughtBack(_) => None,
     });
     let mut parents = Parents::with_modes(modes.collect());
     let done = make_directories(directories, &mut parents, terms)
@@ -116,8 +121,13 @@ pub(crate) fn commit(
                 done.late.get_or_insert(CommitError { slot: first, error });
             }
             for DirectoryPart { slot, place, deed } in directories {
-                let OfDirectory::Removed = deed else { continue };
-                if let Err(error) = remove_directory(place, terms) {
+                let moved = match deed {
+                    OfDirectory::Made(_) => continue,
+                    OfDirectory::Removed => remove_directory(place, terms),
+                    OfDirectory::SetAside(aside) => aside.away(terms),
+                    OfDirectory::BroughtBack(aside) => aside.back(terms),
+                };
+                if let Err(error) = moved {
                     done.late.get_or_insert(CommitError { slot: *slot, error });
                 }
             }
@@ -139,14 +149,19 @@ fn make_directories(
 ) -> Result<(), CommitError> {
     for DirectoryPart { slot, place, deed } in directories {
         let about = |error| CommitError { slot: *slot, error };
-        if matches!(deed, OfDirectory::Made(_)) {
-            parents.make_place(place, terms.kept).map_err(about)?;
-        } else if let Ok(FileMeta { kind: FileKind::Directory, mode, .. }) = place.meta_now() {
-            let kept = terms.kept.keep_directory(&place.real, mode);
-            kept.map_err(|error| about(error.into()))?;
+        match deed {
+            OfDirectory::Made(_) => drop(parents.make_place(place, terms.kept).map_err(about)?),
+            OfDirectory::SetAside(aside) => aside.keep_away(terms).map_err(about)?,
+            OfDirectory::BroughtBack(aside) => aside.keep_back(terms).map_err(about)?,
+            OfDirectory::Removed => {
+                if let Ok(FileMeta { kind: FileKind::Directory, mode, .. }) = place.meta_now() {
+                    let kept = terms.kept.keep_directory(&place.real, mode);
+                    kept.map_err(|error| about(error.into()))?;
+                }
+            }
         }
     }
-    match directories.iter().find(|directory| matches!(directory.deed, OfDirectory::Removed)) {
+    match directories.iter().find(|directory| !matches!(directory.deed, OfDirectory::Made(_))) {
         Some(DirectoryPart { slot, .. }) => {
             let recorded = terms.kept.record();
             recorded.map_err(|error| CommitError { slot: *slot, error: error.into() })
@@ -500,7 +515,11 @@ fn prepare<'a>(
             let new = stage::link(job, dir, old.as_ref(), target)?;
             (Some(new), target.len() as u64)
         }
-        Becomes::Nothing | Becomes::Directory { .. } | Becomes::NoDirectory => (None, 0),
+        Becomes::Nothing
+        | Becomes::Directory { .. }
+        | Becomes::NoDirectory
+        | Becomes::SetAside
+        | Becomes::BroughtBack(_) => (None, 0),
     };
     let left = new.as_ref().map_or(PathState::Absent, |new| new.state.clone());
     job.terms.kept.keep(&job.place.real, old.as_ref(), left.clone())?;

@@ -1,6 +1,6 @@
 //! File operations of one call on the open handles of its targets.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -17,6 +17,7 @@ use sinew_tool::{
 
 use crate::change::kept;
 use crate::change::{NameChange, Terms};
+use crate::commit::aside::Aside;
 use crate::commit::{self, DirectoryPart, OfDirectory, Part};
 use crate::guard::Guard;
 use crate::list;
@@ -149,8 +150,13 @@ impl GuardedFiles {
             return Err(FileError::Denied(String::from("the call was cleared to look only")));
         };
         let covers = match becomes {
-            Becomes::Nothing | Becomes::NoDirectory => target.claim.access == Access::Remove,
-            Becomes::File { .. } | Becomes::Link(_) | Becomes::Directory { .. } => {
+            Becomes::Nothing | Becomes::NoDirectory | Becomes::SetAside => {
+                target.claim.access == Access::Remove
+            }
+            Becomes::File { .. }
+            | Becomes::Link(_)
+            | Becomes::Directory { .. }
+            | Becomes::BroughtBack(_) => {
                 matches!(target.claim.access, Access::Write { .. } | Access::Edit { .. })
             }
         };
@@ -206,6 +212,27 @@ impl GuardedFiles {
             }
         }
         Ok(())
+    }
+
+    /// Returns the change of a directory; `None` of a file, and where no root holds the place.
+    fn of_directory<'a>(
+        &'a self,
+        becomes: &Becomes<'_>,
+        place: &'a Place,
+        unique: &CStr,
+    ) -> Option<OfDirectory<'a>> {
+        let root = || self.roots.holding(&place.real);
+        match *becomes {
+            Becomes::Directory { mode } => Some(OfDirectory::Made(mode)),
+            Becomes::NoDirectory => Some(OfDirectory::Removed),
+            Becomes::SetAside => {
+                Some(OfDirectory::SetAside(Aside::in_place(place, root()?, unique)?))
+            }
+            Becomes::BroughtBack(from) => {
+                Some(OfDirectory::BroughtBack(Aside::at(place, root()?, from)?))
+            }
+            Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => None,
+        }
     }
 
     fn terms(&self) -> Terms<'_> {
@@ -349,22 +376,20 @@ impl Files for GuardedFiles {
             };
             held.push((deed.slot, job, deed.becomes, like, place, bound));
         }
-        let of_directory = |becomes: &Becomes<'_>| match *becomes {
-            Becomes::Directory { mode } => Some(OfDirectory::Made(mode)),
-            Becomes::NoDirectory => Some(OfDirectory::Removed),
-            Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => None,
+        let is_of_directory = |becomes: &Becomes<'_>| {
+            !matches!(becomes, Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing)
         };
         let parts: Vec<Part<'_>> = held
             .iter()
-            .filter(|(_, _, becomes, ..)| of_directory(becomes).is_none())
+            .filter(|(_, _, becomes, ..)| !is_of_directory(becomes))
             .map(|(slot, job, becomes, like, ..)| Part { slot: *slot, job, becomes, like: *like })
             .collect();
         // In the order of the deeds, in which parents come before children.
         let place_of = |slot: Slot| deeds.iter().position(|deed| deed.slot == slot);
         let mut directories: Vec<DirectoryPart<'_>> = held
             .iter()
-            .filter_map(|(slot, _, becomes, _, place, _)| {
-                let deed = of_directory(becomes)?;
+            .filter_map(|(slot, job, becomes, _, place, _)| {
+                let deed = self.of_directory(becomes, place, job.temporary)?;
                 Some(DirectoryPart { slot: *slot, place, deed })
             })
             .collect();

@@ -5,6 +5,7 @@
 //! state that the plan found: a change in between is rejected.
 
 pub(crate) mod git_files;
+mod rebuild;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
@@ -128,6 +129,8 @@ struct Look {
     names: Vec<CString>,
     /// What an index of git means.
     meaning: Option<ContentHash>,
+    /// The command that makes a directory anew.
+    rebuild: Option<&'static str>,
 }
 
 impl Guard {
@@ -218,6 +221,14 @@ impl Guard {
         let plan = history.plan_by(seen, means_same)?;
         let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
         let (mut plan, states) = told(&plan, listed, entries);
+        for step in plan.steps.iter_mut().filter(|step| step.act == RestoreAct::SetAside) {
+            let look = looks.get(&step.path);
+            step.rebuild = look.and_then(|look| look.rebuild);
+            // There is nothing in it to be executed or lost.
+            if look.is_some_and(|look| look.names.len() <= 2) {
+                step.act = RestoreAct::RemoveDirectory;
+            }
+        }
         if restore.partial {
             plan.leave_refused(restore.force);
         }
@@ -354,7 +365,13 @@ impl Guard {
 
 impl Look {
     fn of_nothing() -> Self {
-        Self { state: PathState::Absent, identity: None, names: Vec::new(), meaning: None }
+        Self {
+            state: PathState::Absent,
+            identity: None,
+            names: Vec::new(),
+            meaning: None,
+            rebuild: None,
+        }
     }
 }
 
@@ -388,8 +405,9 @@ fn last(
 
 /// Rejects a replacement of a directory that the restore does not empty.
 fn check_emptied(plan: &RestorePlan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), ToolError> {
-    let removes =
-        |step: &&RestoreStep| matches!(step.act, RestoreAct::Remove | RestoreAct::RemoveDirectory);
+    let removes = |step: &&RestoreStep| {
+        matches!(step.act, RestoreAct::Remove | RestoreAct::RemoveDirectory | RestoreAct::SetAside)
+    };
     let removed: HashSet<&Path> =
         plan.steps.iter().filter(removes).map(|step| step.path.as_path()).collect();
     for step in plan.steps.iter().filter(|step| step.act == RestoreAct::RemoveDirectory) {
@@ -437,10 +455,13 @@ fn led_elsewhere(path: &Path) -> ToolError {
 /// Returns the access that a step needs.
 fn access(act: RestoreAct) -> Option<Access> {
     match act {
-        RestoreAct::Remove | RestoreAct::RemoveDirectory => Some(Access::Remove),
-        RestoreAct::MakeDirectory | RestoreAct::Write | RestoreAct::MakeLink => {
-            Some(Access::Write { parents: true, links: Links::Itself })
+        RestoreAct::Remove | RestoreAct::RemoveDirectory | RestoreAct::SetAside => {
+            Some(Access::Remove)
         }
+        RestoreAct::MakeDirectory
+        | RestoreAct::Write
+        | RestoreAct::MakeLink
+        | RestoreAct::BringBack => Some(Access::Write { parents: true, links: Links::Itself }),
         RestoreAct::Nothing => None,
     }
 }
@@ -451,7 +472,7 @@ fn look_at(place: &Place) -> Result<Look, FileError> {
         return Ok(Look::of_nothing());
     };
     let mut names = Vec::new();
-    let mut meaning = None;
+    let (mut meaning, mut rebuild) = (None, None);
     let state = match (meta.kind, &place.name) {
         (FileKind::File, Some(name)) => {
             let file = open_name(place.parent()?.as_fd(), name, FILE_READ).map_err(error_of)?;
@@ -475,11 +496,12 @@ fn look_at(place: &Place) -> Result<Look, FileError> {
             for entry in rustix::fs::Dir::read_from(&dir).map_err(error_of)? {
                 names.push(entry.map_err(error_of)?.file_name().to_owned());
             }
+            rebuild = rebuild::command(place);
             PathState::directory(meta.mode)
         }
         _ => PathState::Special,
     };
-    Ok(Look { state, identity: Some(meta.identity), names, meaning })
+    Ok(Look { state, identity: Some(meta.identity), names, meaning, rebuild })
 }
 
 /// Returns a plan as contract types, with the kept states that it names.
@@ -503,6 +525,7 @@ fn told<'a>(
         now: was(&step.now),
         wanted: was(&step.wanted),
         conflict: step.conflict.as_ref().map(conflict_of),
+        rebuild: None,
     });
     let told = RestorePlan {
         id: plan.id.to_string(),
@@ -522,6 +545,8 @@ fn act_of(step: &PlannedStep) -> RestoreAct {
         Act::SetMode if matches!(step.wanted, PathState::Directory { .. }) => {
             RestoreAct::MakeDirectory
         }
+        Act::SetAside => RestoreAct::SetAside,
+        Act::BringBack => RestoreAct::BringBack,
         Act::Remove => RestoreAct::Remove,
         Act::RemoveDirectory => RestoreAct::RemoveDirectory,
         Act::MakeDirectory => RestoreAct::MakeDirectory,

@@ -23,7 +23,7 @@ use crate::edit::Edit;
 use crate::make_directory::MakeDirectory;
 use crate::memory_write::MemoryWrite;
 use crate::multi_edit::MultiEdit;
-use crate::states::{self, MAX_COMPARED, Side};
+use crate::states::{self, MAX_COMPARED, SET_ASIDE, Side};
 use crate::write::Write;
 
 /// The most bytes that one restore brings back.
@@ -38,6 +38,8 @@ pub(crate) const OPERATIONS: &[(RestoreAct, &[&str])] = &[
     (RestoreAct::Write, &[Write::NAME, Edit::NAME, ApplyPatch::NAME, MultiEdit::NAME]),
     (RestoreAct::MakeLink, &[Write::NAME]),
     (RestoreAct::MakeDirectory, &[MakeDirectory::NAME]),
+    (RestoreAct::SetAside, &[ApplyPatch::NAME]),
+    (RestoreAct::BringBack, &[MakeDirectory::NAME]),
     (RestoreAct::Remove, &[ApplyPatch::NAME]),
     (RestoreAct::RemoveDirectory, &[ApplyPatch::NAME]),
 ];
@@ -112,6 +114,8 @@ pub struct Restored {
     pub act: &'static str,
     /// The problem that a dry run found.
     pub problem: Option<String>,
+    /// The command that makes a directory anew that is set aside, if known.
+    pub rebuild: Option<&'static str>,
 }
 
 /// The row of the command line, whose arguments are options.
@@ -184,6 +188,7 @@ impl Operation for CheckpointRestore {
             path: step.path.clone(),
             act: states::act(step.act, &step.now),
             problem: None,
+            rebuild: step.rebuild,
         };
         let mut out = CheckpointRestoreOut {
             id: plan.id.clone(),
@@ -333,6 +338,11 @@ async fn restore(
             let becomes = match step.act {
                 RestoreAct::Remove => Becomes::Nothing,
                 RestoreAct::RemoveDirectory => Becomes::NoDirectory,
+                RestoreAct::SetAside => Becomes::SetAside,
+                RestoreAct::BringBack => match &step.now {
+                    Was::SetAside(from) => Becomes::BroughtBack(from),
+                    _ => return None,
+                },
                 RestoreAct::MakeDirectory => Becomes::Directory { mode: bits(&step.wanted) },
                 RestoreAct::MakeLink => Becomes::Link(content),
                 RestoreAct::Write => Becomes::File { pieces, mode: mode(step), like: None },
@@ -341,8 +351,9 @@ async fn restore(
             Some(FileOp { slot: step.slot?, expect: Expect::Any, becomes })
         })
         .collect();
-    let clears =
-        |step: &RestoreStep| matches!(step.act, RestoreAct::Remove | RestoreAct::RemoveDirectory);
+    let clears = |step: &RestoreStep| {
+        matches!(step.act, RestoreAct::Remove | RestoreAct::RemoveDirectory | RestoreAct::SetAside)
+    };
     let mut paths = HashSet::new();
     let is_twice = plan.acting().any(|step| !paths.insert(&step.path));
     let n_cleared = match is_twice {
@@ -465,7 +476,14 @@ pub(crate) fn shaped(
     let line = |step: &Restored| {
         let problem = step.problem.as_ref();
         let problem = problem.map_or(String::new(), |why| format!("  (cannot be done: {why})"));
-        format!("  {}  {}{problem}\n", step.act, shaping.shown(&step.path))
+        let rebuild = match (step.act, step.rebuild) {
+            (SET_ASIDE, Some(command)) => {
+                format!("  (in .sinew/undone; `{command}` makes it anew)")
+            }
+            (SET_ASIDE, None) => String::from("  (in .sinew/undone)"),
+            _ => String::new(),
+        };
+        format!("  {}  {}{rebuild}{problem}\n", step.act, shaping.shown(&step.path))
     };
     let stays = match out.left.len() {
         0 => String::new(),
@@ -501,7 +519,7 @@ pub(crate) fn shaped(
         .iter()
         .map(|step| {
             let path = step.path.to_string_lossy();
-            json!({ "path": path, "act": step.act, "problem": step.problem })
+            json!({ "path": path, "act": step.act, "problem": step.problem, "rebuild": step.rebuild })
         })
         .collect();
     let left = out.left.iter();

@@ -27,6 +27,8 @@ pub(crate) fn words(was: &Was) -> String {
         Was::Link(target) => format!("a symbolic link to {}", line_name(target)),
         Was::Directory { mode } => format!("a directory, mode {mode:o}"),
         Was::Special => String::from("a FIFO, socket or device"),
+        Was::Rebuilt => String::from("a directory that tools make anew"),
+        Was::SetAside(to) => format!("nothing: a restore moved it to {}", line_name(to)),
     }
 }
 
@@ -34,15 +36,21 @@ pub(crate) fn words(was: &Was) -> String {
 pub(crate) fn deed(before: &Was, after: Option<&Was>) -> &'static str {
     match (before, after) {
         (Was::Absent, Some(Was::Absent)) => "unchanged",
+        (_, Some(Was::SetAside(_))) => "set aside",
         (Was::Absent, _) => "created",
         (_, Some(Was::Absent)) => "removed",
         _ => "changed",
     }
 }
 
+/// The word for a directory that a restore moves out of the way.
+pub(crate) const SET_ASIDE: &str = "set aside";
+
 /// Returns one word for a step of a restore.
 pub(crate) fn act(act: RestoreAct, now: &Was) -> &'static str {
     match act {
+        RestoreAct::SetAside => SET_ASIDE,
+        RestoreAct::BringBack => "bring back",
         RestoreAct::Remove => "remove",
         RestoreAct::RemoveDirectory => "remove if empty",
         RestoreAct::MakeDirectory if matches!(now, Was::Directory { .. }) => "restore mode",

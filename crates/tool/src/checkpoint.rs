@@ -72,11 +72,19 @@ pub enum Was {
     },
     /// A FIFO, socket or device.
     Special,
+    /// A directory that tools make anew, whose content is not kept.
+    Rebuilt,
+    /// Nothing: a restore moved such a directory to this path.
+    SetAside(PathBuf),
 }
 
 /// The act of one restore step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreAct {
+    /// Moves a directory that tools make anew out of the way.
+    SetAside,
+    /// Moves it back.
+    BringBack,
     /// Removes a file or symlink.
     Remove,
     /// Removes an empty directory.
@@ -115,6 +123,8 @@ pub struct RestoreStep {
     pub wanted: Was,
     /// The conflict, if any.
     pub conflict: Option<RestoreConflict>,
+    /// The command that makes a directory anew that is set aside, if known.
+    pub rebuild: Option<&'static str>,
 }
 
 /// The steps of a restore.
@@ -289,6 +299,7 @@ mod tests {
             now: Was::Absent,
             wanted,
             conflict,
+            rebuild: None,
         }
     }
 

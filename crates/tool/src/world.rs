@@ -225,6 +225,10 @@ pub enum Becomes<'a> {
     },
     /// An empty directory is removed after the other changes; a non-empty one stays.
     NoDirectory,
+    /// Absence: a directory that tools make anew moves to `.sinew/undone` of its root after the other changes.
+    SetAside,
+    /// Such a directory, moved back from this path after the other changes; nothing happens if it is not there.
+    BroughtBack(&'a Path),
 }
 
 /// One change of a commit.

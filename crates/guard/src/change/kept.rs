@@ -112,6 +112,15 @@ impl CallCheckpoint {
             .map(drop)
     }
 
+    /// Records a directory that tools make anew, which moves out of the way.
+    pub(crate) fn keep_rebuilt(
+        &self,
+        path: &Path,
+        after: PathState,
+    ) -> Result<(), CheckpointError> {
+        self.with(|draft| draft.keep(path, Before::Rebuilt, Some(after))).map(drop)
+    }
+
     /// Records a directory that gets another mode.
     pub(crate) fn keep_mode(&self, path: &Path, old: u32, new: u32) -> Result<(), CheckpointError> {
         let after = Some(PathState::directory(new));

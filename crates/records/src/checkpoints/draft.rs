@@ -32,6 +32,8 @@ pub enum Before<'a> {
     Link(&'a Path),
     /// A directory with this mode.
     Directory(u32),
+    /// A directory that tools make anew.
+    Rebuilt,
 }
 
 /// The checkpoint of a running call.
@@ -115,6 +117,7 @@ impl CheckpointDraft {
             Before::Absent => PathState::Absent,
             Before::Link(target) => PathState::Link(target.to_owned()),
             Before::Directory(mode) => PathState::directory(mode),
+            Before::Rebuilt => PathState::Rebuilt,
             Before::File(file, meta) => self.keep_file(path, file, meta)?,
         };
         let old = self.entries.remove(path);

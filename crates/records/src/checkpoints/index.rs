@@ -516,6 +516,10 @@ impl<'a> Columns<'a> {
                 Self { kind: Some("directory"), mode: Some(*mode), ..none }
             }
             Some(PathState::Special) => Self { kind: Some("special"), ..none },
+            Some(PathState::Rebuilt) => Self { kind: Some("rebuilt"), ..none },
+            Some(PathState::SetAside(to)) => {
+                Self { kind: Some("set_aside"), target: Some(to.as_os_str().as_bytes()), ..none }
+            }
         }
     }
 }
@@ -555,6 +559,8 @@ fn state_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<PathState>> {
         "link" => PathState::Link(path_of(row.get(at + 4)?)),
         "directory" => PathState::directory(mode()?),
         "special" => PathState::Special,
+        "rebuilt" => PathState::Rebuilt,
+        "set_aside" => PathState::SetAside(path_of(row.get(at + 4)?)),
         _ => return Err(strange(at, "no kind of state")),
     }))
 }

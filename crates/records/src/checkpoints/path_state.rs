@@ -46,6 +46,10 @@ pub enum PathState {
     },
     /// A FIFO, socket or device; sinew neither creates nor removes one.
     Special,
+    /// A directory that tools make anew, such as `node_modules`, after a command changed something in it: that is not kept.
+    Rebuilt,
+    /// Nothing, since a restore moved such a directory to this path.
+    SetAside(PathBuf),
 }
 
 impl PathState {

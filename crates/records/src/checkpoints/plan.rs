@@ -65,12 +65,16 @@ pub struct PlannedStep {
 /// The action of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Act {
+    /// Moves a directory that tools make anew out of the way.
+    SetAside,
     /// Removes a file or a symlink.
     Remove,
     /// Removes a directory if it is empty, else leaves it.
     RemoveDirectory,
     /// Makes a directory.
     MakeDirectory,
+    /// Moves a directory that was set aside back.
+    BringBack,
     /// Writes the kept content, with its mode.
     Write,
     /// Sets the mode of a file whose content matches, or of a directory.
@@ -197,7 +201,7 @@ impl PlannedStep {
     fn rank(&self) -> (Act, isize, &Path) {
         let depth = isize::try_from(self.path.components().count()).unwrap_or(isize::MAX);
         let depth = match self.act {
-            Act::Remove | Act::RemoveDirectory => -depth,
+            Act::SetAside | Act::Remove | Act::RemoveDirectory => -depth,
             _ => depth,
         };
         (self.act, depth, &self.path)
@@ -234,6 +238,9 @@ impl<'a> Chain<'a> {
             now: now.clone(),
             conflict,
         };
+        if let Some(step) = self.step_of_rebuilt(path, now) {
+            return vec![step];
+        }
         if wanted.is_same(now) {
             return match self.changes_mode(wanted, now) {
                 true => vec![step(Act::SetMode, self.change_by_others(now, means_same))],
@@ -269,6 +276,39 @@ impl<'a> Chain<'a> {
             return vec![step(Act::Nothing, Some(Conflict::Foreign))];
         }
         clear.into_iter().chain(put).map(|act| step(act, conflict.clone())).collect()
+    }
+
+    /// Returns the step of a directory that tools make anew; `None` of any other path. What commands changed in it is not kept,
+    /// and may be executed: it moves out of the way.
+    fn step_of_rebuilt(&self, path: &Path, now: &PathState) -> Option<PlannedStep> {
+        let is_one = |change: &&Change| {
+            let Entry { before, after, .. } = &change.entry;
+            *before == PathState::Rebuilt
+                || matches!(after, Some(PathState::Rebuilt | PathState::SetAside(_)))
+        };
+        if !self.own.iter().any(is_one) {
+            return None;
+        }
+        let after = |change: Option<&&Change>| change.and_then(|change| change.entry.after.clone());
+        let (first, last) = (after(self.own.first()), after(self.own.last()));
+        let is_dir = matches!(now, PathState::Directory { .. });
+        let (act, wanted, now) = match (first, &last) {
+            (Some(aside @ PathState::SetAside(_)), _) if *now == PathState::Absent => {
+                (Act::BringBack, PathState::Rebuilt, aside)
+            }
+            (_, Some(PathState::Rebuilt)) if is_dir => {
+                (Act::SetAside, PathState::Absent, PathState::Rebuilt)
+            }
+            _ => (Act::Nothing, now.clone(), now.clone()),
+        };
+        Some(PlannedStep {
+            path: path.to_owned(),
+            act,
+            wanted,
+            expected: last,
+            now,
+            conflict: None,
+        })
     }
 
     /// Returns whether the session changed the mode of a directory, which is not as it was.

@@ -70,6 +70,8 @@ impl From<&PathState> for Was {
             PathState::Link(target) => Self::Link(target.clone()),
             PathState::Directory { mode } => Self::Directory { mode: *mode },
             PathState::Special => Self::Special,
+            PathState::Rebuilt => Self::Rebuilt,
+            PathState::SetAside(to) => Self::SetAside(to.clone()),
         }
     }
 }

@@ -124,6 +124,8 @@ pub(crate) fn content_of(
         Some(PathState::Link(_)) => Err("symbolic link"),
         Some(PathState::Directory { .. }) => Err("directory"),
         Some(PathState::Special) => Err("special file"),
+        Some(PathState::Rebuilt) => Err("directory"),
+        Some(PathState::SetAside(_)) => Err("set aside"),
     }
 }
 

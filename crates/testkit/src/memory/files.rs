@@ -72,6 +72,10 @@ impl MemoryFiles {
         let is_made = match deed.becomes {
             Becomes::Directory { .. } => true,
             Becomes::NoDirectory => false,
+            Becomes::SetAside | Becomes::BroughtBack(_) => {
+                let problem = "no directory is set aside in memory";
+                return Err(FileError::Denied(String::from(problem)));
+            }
             Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => return Ok(None),
         };
         let covers = (target.claim.access == Access::Remove) != is_made;
@@ -173,7 +177,11 @@ impl MemoryFiles {
                 (Some(pieces.concat()), with_mode(like.unwrap_or(bits), mode))
             }
             Becomes::Link(to) => (Some(to.to_vec()), 0o777),
-            Becomes::Nothing | Becomes::Directory { .. } | Becomes::NoDirectory => (None, 0),
+            Becomes::Nothing
+            | Becomes::Directory { .. }
+            | Becomes::NoDirectory
+            | Becomes::SetAside
+            | Becomes::BroughtBack(_) => (None, 0),
         };
         let time = self.now();
         match (&content, deed.becomes) {
@@ -320,7 +328,7 @@ impl Files for MemoryFiles {
         let turn = |deed: &FileOp<'_>| match deed.becomes {
             Becomes::Directory { .. } => 0,
             Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => 1,
-            Becomes::NoDirectory => 2,
+            Becomes::NoDirectory | Becomes::SetAside | Becomes::BroughtBack(_) => 2,
         };
         let place_of = |tree: &Tree, deed: &FileOp<'_>| {
             let place = self.at(deed.slot).and_then(|at| self.world.place(tree, &at.claim));

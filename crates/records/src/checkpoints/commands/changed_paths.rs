@@ -373,12 +373,18 @@ impl ChangedPaths {
         modes: &HashMap<PathBuf, u32>,
     ) -> Result<Entries, CheckpointError> {
         let mut entries = BTreeMap::new();
+        // Whether a directory that tools make anew was there before the command.
+        let mut was_there: HashMap<PathBuf, bool> = HashMap::new();
         // Before what moved: another name of the same file may say what it was.
         let (moved, old): (BTreeMap<_, _>, BTreeMap<_, _>) =
             old.into_iter().partition(|(_, old)| matches!(old, OldState::At(_)));
         let named: HashSet<PathBuf> = old.keys().chain(moved.keys()).cloned().collect();
         for (path, old) in old.into_iter().chain(moved) {
             if self.is_forgotten(&path, &old) {
+                continue;
+            }
+            if self.changes.rebuilt.contains(&path) {
+                was_there.insert(path, old != OldState::Nothing);
                 continue;
             }
             let after = self.after(&path);
@@ -389,6 +395,17 @@ impl ChangedPaths {
             let mode = modes.get(&path).copied();
             if let Some(before) = self.before(&path, old, mode, after.as_ref())? {
                 self.add(&mut entries, path, before, after);
+            }
+        }
+        for dir in self.changes.rebuilt.clone() {
+            let was_there = was_there.get(&dir).copied().unwrap_or(true);
+            let before = if was_there { PathState::Rebuilt } else { PathState::Absent };
+            let is_dir = self
+                .stat(&dir)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+            let after = if is_dir { PathState::Rebuilt } else { PathState::Absent };
+            if was_there || is_dir {
+                entries.insert(dir, (before, Some(after)));
             }
         }
         for path in self.other_names(&named) {
