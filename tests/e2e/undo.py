@@ -722,6 +722,39 @@ def conflicts(directory):
         equal((root / "untracked").read_text(), "mine\n", "the file")
         now = state_of_git(root)
         equal([now[key] for key in ["head", "refs", "index", "fsck"]], [was[key] for key in ["head", "refs", "index", "fsck"]], "the repository")
+    with check("a restore waits for no command in the background, and is refused while it changes files"):
+        root = made(directory / "under-way", a="a\n", b="b\n")
+        with Pipe(root, "--session", "under-way") as pipe:
+            first = checkpoint(pipe.bash("echo x > a"))
+            begun = pipe.call("Bash", command="echo y > b; sleep 60", run_in_background=True)
+            for _ in range(200):
+                if (root / "b").read_text() == "y\n":
+                    break
+                time.sleep(0.05)
+            refused = pipe.restore(first)
+            checks.contains(refused["error"]["message"], "a command of session under-way runs")
+            with Pipe(root) as other:
+                checks.contains(other.restore(first)["error"]["message"], "a command of session under-way runs")
+            equal((root / "a").read_text(), "x\n", "the file")
+            true(pipe.call("KillShell", shell_id="b1")["ok"], f"{begun}")
+            true(pipe.restore(first)["ok"], "once it ended")
+        equal([(root / name).read_text() for name in "ab"], ["a\n", "b\n"], "the files")
+    with check("a branch is not set to a commit that the user removed meanwhile"):
+        root = directory / "pruned"
+        repository(root)
+        with Pipe(root) as pipe:
+            reply = pipe.bash("git stash drop -q; git reset -q --hard HEAD~1; git reflog expire --expire=now --all; echo x > untracked")
+            git(root, "prune", "--expire=now")
+            refused = pipe.restore(checkpoint(reply))
+            checks.contains(refused["error"]["message"], "its repository does not have the object", "any more")
+            partial = pipe.restore(checkpoint(reply), partial=True)
+            checks.contains(json.dumps(partial["content"]), "left  .git  (")
+            equal((root / "untracked").read_text(), "mine\n", "the file")
+            fsck = lambda: subprocess.run(["git", "fsck", "--no-dangling", "--no-progress"], cwd=root, capture_output=True).returncode
+            equal(fsck(), 0, "the repository")
+            # The control: forced, it is one that git cannot read.
+            true(pipe.restore(checkpoint(reply), force=True)["ok"], "by force")
+            true(fsck() != 0, "the commit is there")
     with check("a command in the background has one checkpoint, when it has ended"):
         root = made(directory / "background", a="a\n")
         with Pipe(root) as pipe:

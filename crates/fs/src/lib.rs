@@ -12,6 +12,7 @@ pub mod deferred_close;
 pub mod dir_lock;
 pub mod git_index;
 pub mod git_lock;
+pub mod git_pack;
 pub mod ignore_rules;
 pub mod journal_files;
 pub mod kernel;

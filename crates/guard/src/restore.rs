@@ -5,6 +5,7 @@
 //! state that the plan found: a change in between is rejected.
 
 pub(crate) mod git_files;
+mod git_references;
 mod rebuild;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,7 +19,7 @@ use rustix::fs::{fstat, readlinkat};
 use sinew_tool::{
     Access, CheckpointInfo, CheckpointQuery, Claim, ContentHash, FileError, FileKind, FileState,
     Identity, Kind, Links, NoCheckpoints, PathChange, Restore, RestoreAct, RestoreChoice,
-    RestoreConflict, RestorePlan, RestoreStep, Ruling, Slot, Targets, ToolError, Was,
+    RestoreConflict, RestorePlan, RestoreStep, Ruling, Slot, Targets, ToolError, Was, shown_line,
 };
 
 use crate::change::kept::path_of;
@@ -180,6 +181,15 @@ impl Guard {
         let entries = checkpoints.entries(id)?;
         let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
         let listed = checkpoints.list(&query)?.pop().ok_or(CheckpointError::Unknown(id))?;
+        let session = listed.mark.session.as_str();
+        if !restore.looks && !restore.force && checkpoints.has_running_command(session) {
+            let message = format!(
+                "the restore of {id} is refused: a command of session {} runs, and changed files already",
+                shown_line(session)
+            );
+            let hint = "wait until it ends, or end it; `force` restores all the same";
+            return Err(ToolError::new(Kind::Stale, message).hint(hint));
+        }
         for _ in 0..MAX_ATTEMPTS {
             let of_call = (cwd, narrowed);
             let planned =
@@ -221,6 +231,11 @@ impl Guard {
         let plan = history.plan_by(seen, means_same)?;
         let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
         let (mut plan, states) = told(&plan, listed, entries);
+        git_references::mark(&mut plan, |step| {
+            let mut known = states.get(&step.path)?.iter();
+            let state = known.find(|state| was(state) == step.wanted)?;
+            checkpoints.content(&step.path, state).ok()?.read_all().ok()
+        });
         for step in plan.steps.iter_mut().filter(|step| step.act == RestoreAct::SetAside) {
             let look = looks.get(&step.path);
             step.rebuild = look.and_then(|look| look.rebuild);

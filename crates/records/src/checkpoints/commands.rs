@@ -85,6 +85,21 @@ impl Checkpoints {
         self.shared.settings.commands
     }
 
+    /// Returns whether a command of a session runs, in any process, and changed something.
+    pub fn has_running_command(&self, session: &str) -> bool {
+        let dirs = fs::read_dir(StateDir::before_images_at(self.shared.state()));
+        let mut dirs = dirs.into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+        dirs.any(|dir| {
+            let Ok(mut call) = File::open(dir.join(CALL)) else { return false };
+            let mut text = String::new();
+            let is_held = flock(&call, FlockOperation::NonBlockingLockShared).is_err();
+            is_held
+                && call.read_to_string(&mut text).is_ok()
+                && read(&text).is_some_and(|(mark, _)| mark.session == session)
+                && fs::metadata(dir.join(LOG)).is_ok_and(|meta| meta.len() != 0)
+        })
+    }
+
     /// Opens the directory where the changes of commands are kept; makes it if missing.
     pub fn before_images(&self) -> Result<OwnedFd, CheckpointError> {
         self.shared.before_images()
@@ -173,7 +188,8 @@ impl CommandDraft {
             options
         };
         let mut call = new().write(true).open(path.join(CALL))?;
-        flock(&call, FlockOperation::NonBlockingLockExclusive)?;
+        // Another process may just look whether it is locked.
+        flock(&call, FlockOperation::LockExclusive)?;
         call.write_all(written(&mark, since_ms).to_string().as_bytes())?;
         let log = new().append(true).open(path.join(LOG))?;
         let dir = openat(CWD, &path, DIRECTORY_READ, Mode::empty())?;

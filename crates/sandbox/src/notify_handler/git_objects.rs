@@ -16,6 +16,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::io::Errno;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
+use sinew_fs::git_pack;
 
 /// The most packs and alternates that are looked into.
 const MAX_PACKS: usize = 4_096;
@@ -24,11 +25,6 @@ const MAX_ALTERNATES: usize = 16;
 const MAX_SINGLE: usize = 200_000;
 /// The largest file of git that is read whole, in bytes.
 const MAX_BYTES: u64 = 64 * 1024;
-/// The header of an index of a pack, version 2, gitformat-pack(5), and its table of 256 counts.
-const HEADER: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
-const N_COUNTS: u64 = 256;
-/// Where the ids begin.
-const NAMES_AT: u64 = HEADER.len() as u64 + 4 * N_COUNTS;
 /// The size of the longest id, a SHA-256.
 const LONGEST_ID: usize = 32;
 /// The most bytes of ids that are remembered.
@@ -48,7 +44,8 @@ impl OldObjects {
     pub(super) fn remember_pack(&self, path: &Path, time: SystemTime) {
         let is_index = path.extension().is_some_and(|end| end == "idx");
         if is_index && is_older(path, time) {
-            self.add(listed(path).unwrap_or_default());
+            let ids = readable(path).and_then(|index| git_pack::listed(&index, MAX_REMEMBERED));
+            self.add(ids.unwrap_or_default());
         }
     }
 
@@ -191,9 +188,7 @@ fn holds(objects: &Path, id: &[u8], time: SystemTime) -> bool {
     let Ok(packs) = fs::read_dir(objects.join("pack")) else { return false };
     let packs = packs.filter_map(Result::ok).map(|entry| entry.path());
     let indexes = packs.filter(|path| path.extension().is_some_and(|end| end == "idx"));
-    indexes
-        .take(MAX_PACKS)
-        .any(|index| is_older(&index, time) && is_listed(&index, id).unwrap_or(false))
+    indexes.take(MAX_PACKS).any(|index| is_older(&index, time) && is_listed(&index, id))
 }
 
 /// Returns whether a file came to its name and content before a time.
@@ -207,55 +202,6 @@ fn is_older(path: &Path, time: SystemTime) -> bool {
     })
 }
 
-/// Returns whether the index of a pack lists an object.
-fn is_listed(index: &Path, id: &[u8]) -> Option<bool> {
-    let file = readable(index)?;
-    let mut header = [0; HEADER.len()];
-    file.read_exact_at(&mut header, 0).ok()?;
-    if header != HEADER {
-        return None;
-    }
-    let count = |at: u64| {
-        let mut bytes = [0; 4];
-        file.read_exact_at(&mut bytes, HEADER.len() as u64 + 4 * at).ok()?;
-        Some(u64::from(u32::from_be_bytes(bytes)))
-    };
-    let first = u64::from(*id.first()?);
-    let mut low = if first == 0 { 0 } else { count(first - 1)? };
-    let mut high = count(first)?;
-    let start = NAMES_AT;
-    let mut found = vec![0; id.len()];
-    while low < high {
-        let middle = low + (high - low) / 2;
-        file.read_exact_at(&mut found, start + middle * id.len() as u64).ok()?;
-        match found.as_slice().cmp(id) {
-            std::cmp::Ordering::Equal => return Some(true),
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-        }
-    }
-    Some(false)
-}
-
-/// Returns all ids in the index of a pack.
-fn listed(index: &Path) -> Option<Vec<Vec<u8>>> {
-    let file = readable(index)?;
-    let mut header = [0; HEADER.len()];
-    file.read_exact_at(&mut header, 0).ok()?;
-    let mut count = [0; 4];
-    file.read_exact_at(&mut count, NAMES_AT - 4).ok()?;
-    let n = u64::from(u32::from_be_bytes(count));
-    // Behind the ids come a checksum, an offset each, and two ids.
-    let size = file.metadata().ok()?.len();
-    let length = [20_u64, 32].into_iter().find(|length| {
-        let least = NAMES_AT + n * (length + 8) + 2 * length;
-        least <= size && size < least + n * 8 + 1
-    })?;
-    if header != HEADER || MAX_REMEMBERED < n * length {
-        return None;
-    }
-    let mut names = vec![0; usize::try_from(n * length).ok()?];
-    file.read_exact_at(&mut names, NAMES_AT).ok()?;
-    let length = usize::try_from(length).ok()?;
-    Some(names.chunks_exact(length).map(<[u8]>::to_vec).collect())
+fn is_listed(index: &Path, id: &[u8]) -> bool {
+    readable(index).and_then(|index| git_pack::is_listed(&index, id)).unwrap_or(false)
 }
