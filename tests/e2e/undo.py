@@ -575,6 +575,82 @@ def builders(directory):
         )
 
 
+    anew(directory)
+
+
+def anew(directory):
+    """Directories that tools make anew, where something else was before, and where they cannot be moved."""
+    def project(name, **files):
+        root = made(directory / name, **{"a": "a\n", ".gitignore": "/node_modules\n/build\n/target\n**/nm/node_modules\n", **files})
+        git(root, "init", "-q")
+        git(root, "add", "-A")
+        git(root, "commit", "-qm", "first")
+        return root
+
+    with check("what was a symlink or a file before a tool made a directory of it comes back"):
+        root = project("was-other", **{"build": "a script\n" * 100})
+        (root / "node_modules").symlink_to("elsewhere")
+        time.sleep(2.1)
+        was = look(root)
+        with Pipe(root) as pipe:
+            for command in ["rm node_modules build; mkdir -p node_modules/x build; echo x > node_modules/x/y; echo x > build/z; echo x > a",
+                            "mv build build.old; mkdir build; echo x > build/z; echo x > a"]:
+                reply = pipe.bash(command)
+                true(difference(look(root), was), "nothing changed")
+                restored = pipe.restore(checkpoint(reply))
+                true(restored["ok"], f"{restored['error']}")
+                true(not difference(look(root), was), difference(look(root), was))
+    with check("edits beneath a directory that moves away block no undo"):
+        root = project("beneath", **{"node_modules/x/y": "y\n"})
+        time.sleep(2.1)
+        was = look(root)
+        with Pipe(root) as pipe:
+            pipe.call("Read", file_path=str(root / "node_modules/x/y"))
+            true(pipe.call("Write", file_path=str(root / "node_modules/x/y"), content="edited\n")["ok"], "the edit")
+            edited = look(root)
+            true(pipe.bash("echo z > node_modules/x/z; echo x > a")["ok"], "the command")
+            there = look(root)
+            true(pipe.call("Undo")["ok"], "the command")
+            # It went with the directory, so nothing is left to undo.
+            checks.contains(json.dumps(pipe.call("Undo")["content"]), "everything is as it was before")
+            gone = {path: what for path, what in was.items() if not path.startswith(b"node_modules")}
+            true(not difference(look(root), gone), difference(look(root), gone))
+            true(pipe.call("Undo", redo=True)["ok"], "the redo")
+            true(not difference(look(root), there), difference(look(root), there))
+            true(edited != there, "the control: the command changed nothing")
+    with check("only the last change is undone where a tool changed its own directory alone"):
+        root = project("own-alone", **{"target/x": "x\n"})
+        time.sleep(2.1)
+        with Pipe(root) as pipe:
+            pipe.bash("echo changed > a")
+            reply = pipe.bash("echo more >> target/x")
+            equal(checkpoint(reply), None, "the checkpoint")
+            checks.contains(json.dumps(reply["content"]), "not kept: target/")
+            true(pipe.call("Undo")["ok"], "the undo")
+        equal([(root / "a").read_text(), (root / "target/x").read_text()], ["a\n", "x\nmore\n"], "the files")
+    with check("a directory that cannot be moved away stays, and the reply says so"):
+        root = project("stays", **{"node_modules/x": "x\n"})
+        checks.write(directory / "elsewhere" / "kept", "kept\n")
+        (root / ".sinew").mkdir()
+        (root / ".sinew/undone").symlink_to(directory / "elsewhere")
+        time.sleep(2.1)
+        with Pipe(root) as pipe:
+            reply = pipe.bash("echo planted > node_modules/y; echo x > a")
+            restored = pipe.restore(checkpoint(reply))
+            checks.contains(json.dumps(restored["content"]), "set aside  node_modules  (cannot be done: it could not be moved")
+        equal([(root / "a").read_text(), (root / "node_modules/y").read_text()], ["a\n", "planted\n"], "the files")
+        equal([path.name for path in (directory / "elsewhere").iterdir()], ["kept"], "outside of the root")
+    with check("what a command planted in a directory does not come back by a move of the directory above"):
+        root = project("planted", **{"pkg/nm/node_modules/x": "x\n", "pkg/nm/own": "own\n"})
+        time.sleep(2.1)
+        with Pipe(root) as pipe:
+            reply = pipe.bash("echo planted > pkg/nm/node_modules/x; mv pkg/nm pkg/other")
+            true(reply["ok"], f"{reply}")
+            true(pipe.restore(checkpoint(reply), partial=True)["ok"], "the restore")
+        equal((root / "pkg/nm/own").read_text(), "own\n", "the other file")
+        true(not (root / "pkg/nm/node_modules/x").exists() or (root / "pkg/nm/node_modules/x").read_text() == "x\n", "it is back")
+
+
 def undone_and_redone(root, command, rebuilt, file, words):
     git(root, "init", "-q")
     git(root, "add", "-A")

@@ -696,7 +696,7 @@ pub struct PolicyOptions {
 }
 
 /// `[checkpoints]`: what was there before each change, kept in the state directory. What is too old, too
-/// much or too many goes, the oldest first; what a running process made less than a day ago is never too much or too many.
+/// much or too many goes, the oldest first; what a running process made less than a day ago may be twice as much.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointOptions {

@@ -24,7 +24,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Stat, fstat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{
-    Becomes, Change, CommitError, ContentHash, FileError, FileKind, FileMeta, Slot, Sync, Written,
+    Becomes, Change, CommitError, ContentHash, FileError, FileKind, FileMeta, Identity, Slot, Sync,
+    Written,
 };
 
 use crate::change::original::{self, Original};
@@ -78,7 +79,7 @@ pub(crate) enum OfDirectory<'a> {
     /// Removed after the other changes.
     Removed,
     /// Moved out of the way after the other changes.
-    SetAside(Aside<'a>),
+    SetAside(Aside<'a>, Option<Option<Identity>>),
     /// Moved back after the other changes.
     BroughtBack(Aside<'a>),
 }
@@ -108,7 +109,7 @@ pub(crate) fn commit(
     let kept = terms.kept;
     let modes = directories.iter().filter_map(|directory| match directory.deed {
         OfDirectory::Made(mode) => Some((directory.place.real.clone(), mode?)),
-        OfDirectory::Removed | OfDirectory::SetAside(_) | OfDirectory::BroughtBack(_) => None,
+        OfDirectory::Removed | OfDirectory::SetAside(..) | OfDirectory::BroughtBack(_) => None,
     });
     let mut parents = Parents::with_modes(modes.collect());
     let done = make_directories(directories, &mut parents, terms)
@@ -124,8 +125,14 @@ pub(crate) fn commit(
                 let moved = match deed {
                     OfDirectory::Made(_) => continue,
                     OfDirectory::Removed => remove_directory(place, terms),
-                    OfDirectory::SetAside(aside) => aside.away(terms),
-                    OfDirectory::BroughtBack(aside) => aside.back(terms),
+                    OfDirectory::SetAside(aside, bound) => {
+                        aside.away(terms, *bound);
+                        continue;
+                    }
+                    OfDirectory::BroughtBack(aside) => {
+                        aside.back(terms);
+                        continue;
+                    }
                 };
                 if let Err(error) = moved {
                     done.late.get_or_insert(CommitError { slot: *slot, error });
@@ -151,7 +158,7 @@ fn make_directories(
         let about = |error| CommitError { slot: *slot, error };
         match deed {
             OfDirectory::Made(_) => drop(parents.make_place(place, terms.kept).map_err(about)?),
-            OfDirectory::SetAside(aside) => aside.keep_away(terms).map_err(about)?,
+            OfDirectory::SetAside(aside, _) => aside.keep_away(terms).map_err(about)?,
             OfDirectory::BroughtBack(aside) => aside.keep_back(terms).map_err(about)?,
             OfDirectory::Removed => {
                 if let Ok(FileMeta { kind: FileKind::Directory, mode, .. }) = place.meta_now() {

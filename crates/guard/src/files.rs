@@ -1,6 +1,6 @@
 //! File operations of one call on the open handles of its targets.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ use crate::commit::aside::Aside;
 use crate::commit::{self, DirectoryPart, OfDirectory, Part};
 use crate::guard::Guard;
 use crate::list;
-use crate::moving;
+use crate::moving::{self, descendants};
 use crate::replace;
 use crate::restore::Restoring;
 use crate::walk;
@@ -197,12 +197,11 @@ impl GuardedFiles {
     fn lock_git(&self, deeds: &[FileOp<'_>]) -> Result<(), CommitError> {
         let Some(restoring) = &self.restoring else { return Ok(()) };
         let place_of = |slot: Slot| self.places.get(slot.0);
-        restoring.git().take(deeds.iter().filter_map(|deed| place_of(deed.slot))).map_err(
-            |(place, error)| {
-                let at = self.places.iter().position(|other| other.real == place.real);
-                CommitError { slot: Slot(at.unwrap_or_default()), error }
-            },
-        )?;
+        // All of them at the first commit: a later one must not fail.
+        restoring.git().take(self.places.iter()).map_err(|(place, error)| {
+            let at = self.places.iter().position(|other| other.real == place.real);
+            CommitError { slot: Slot(at.unwrap_or_default()), error }
+        })?;
         for deed in deeds {
             let armed = self.armed.get(deed.slot.0).and_then(Option::as_ref);
             if let (Some(place), Some(armed)) = (place_of(deed.slot), armed)
@@ -219,14 +218,22 @@ impl GuardedFiles {
         &'a self,
         becomes: &Becomes<'_>,
         place: &'a Place,
-        unique: &CStr,
+        job: &NameChange<'_>,
     ) -> Option<OfDirectory<'a>> {
         let root = || self.roots.holding(&place.real);
+        // A root, or a path that rules hide, would move with it.
+        let may_move = || {
+            let (names, to) = (self.guard.names(), place.real.with_file_name("undone"));
+            let judged = || descendants::judge(names, place, &to, &mut |_| Ok(()));
+            !self.guard.shared.roots.leads_to(&place.real)
+                && (!names.judges_beneath(&place.real) || judged().is_ok())
+        };
         match *becomes {
             Becomes::Directory { mode } => Some(OfDirectory::Made(mode)),
             Becomes::NoDirectory => Some(OfDirectory::Removed),
             Becomes::SetAside => {
-                Some(OfDirectory::SetAside(Aside::in_place(place, root()?, unique)?))
+                let aside = Aside::in_place(place, root()?, job.temporary);
+                Some(OfDirectory::SetAside(aside.filter(|_| may_move())?, job.bound))
             }
             Becomes::BroughtBack(from) => {
                 Some(OfDirectory::BroughtBack(Aside::at(place, root()?, from)?))
@@ -389,7 +396,7 @@ impl Files for GuardedFiles {
         let mut directories: Vec<DirectoryPart<'_>> = held
             .iter()
             .filter_map(|(slot, job, becomes, _, place, _)| {
-                let deed = self.of_directory(becomes, place, job.temporary)?;
+                let deed = self.of_directory(becomes, place, job)?;
                 Some(DirectoryPart { slot: *slot, place, deed })
             })
             .collect();

@@ -247,7 +247,12 @@ impl Guard {
         if restore.partial {
             plan.leave_refused(restore.force);
         }
-        check_emptied(&plan, &looks)?;
+        while let Some((dir, path)) = in_the_way(&plan, &looks) {
+            if !restore.partial {
+                return Err(not_emptied(&path));
+            }
+            plan.leave(&dir, "a directory is in the way, and holds what the session did not make");
+        }
         let meanings = looks.iter().filter_map(|(path, look)| Some((path.clone(), look.meaning?)));
         let meanings = meanings.collect();
         let is_refused = plan.refused(restore.force).next().is_some();
@@ -418,32 +423,38 @@ fn last(
     Ok((first, further))
 }
 
-/// Rejects a replacement of a directory that the restore does not empty.
-fn check_emptied(plan: &RestorePlan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), ToolError> {
+/// Returns a directory that is replaced and not emptied, and what is in it.
+fn in_the_way(plan: &RestorePlan, looks: &BTreeMap<PathBuf, Look>) -> Option<(PathBuf, PathBuf)> {
     let removes = |step: &&RestoreStep| {
         matches!(step.act, RestoreAct::Remove | RestoreAct::RemoveDirectory | RestoreAct::SetAside)
     };
     let removed: HashSet<&Path> =
         plan.steps.iter().filter(removes).map(|step| step.path.as_path()).collect();
-    for step in plan.steps.iter().filter(|step| step.act == RestoreAct::RemoveDirectory) {
-        let is_replaced = step.wanted != Was::Absent;
+    let replaced = plan
+        .steps
+        .iter()
+        .filter(|step| step.act == RestoreAct::RemoveDirectory && step.wanted != Was::Absent);
+    for step in replaced {
         let names = looks.get(&step.path).map(|look| look.names.as_slice()).unwrap_or_default();
-        let left =
-            names.iter().map(|name| name.to_bytes()).filter(|name| !matches!(*name, b"." | b".."));
-        let mut left = left
+        let names = names.iter().map(|name| name.to_bytes());
+        let mut left = names
+            .filter(|name| !matches!(*name, b"." | b".."))
             .map(|name| step.path.join(path_of(name)))
             .filter(|path| !removed.contains(&**path));
-        if let Some(path) = left.next().filter(|_| is_replaced) {
-            let message = format!(
-                "the restore is refused: a directory is in the way, and holds what it does not \
-                 remove: {}",
-                path.to_string_lossy()
-            );
-            return Err(ToolError::new(Kind::Stale, message)
-                .hint("move it away, or restore the other paths one by one with `path`"));
+        if let Some(path) = left.next() {
+            return Some((step.path.clone(), path));
         }
     }
-    Ok(())
+    None
+}
+
+fn not_emptied(path: &Path) -> ToolError {
+    let message = format!(
+        "the restore is refused: a directory is in the way, and holds what it does not remove: {}",
+        path.to_string_lossy()
+    );
+    ToolError::new(Kind::Stale, message)
+        .hint("move it away, or restore the other paths with `partial`, or one by one with `path`")
 }
 
 /// Returns a real path as the text of a claim.

@@ -198,7 +198,10 @@ impl Operation for CheckpointRestore {
             undone: plan.undone.clone(),
             steps: plan.acting().map(done).collect(),
             left: plan.left.clone(),
-            n_others: refusal.as_ref().map_or(0, |_| others(plan, args)),
+            n_others: match plan.refused(args.force).next() {
+                Some(_) => others(plan, args),
+                None => 0,
+            },
             diff: None,
             refusal: refusal.as_ref().map(|error| error.message.to_string()),
         };
@@ -215,7 +218,12 @@ impl Operation for CheckpointRestore {
                 out.diff = Some(shown.diff);
             }
             Some(error) => return Err(error),
-            None => restore(plan, args, cx).await?,
+            None => {
+                restore(plan, args, cx).await?;
+                for (step, done) in plan.acting().zip(&mut out.steps) {
+                    done.problem = unmoved(step, cx);
+                }
+            }
         }
         Ok(out)
     }
@@ -226,6 +234,22 @@ fn others(plan: &RestorePlan, args: &CheckpointRestoreArgs) -> usize {
     let mut partial = plan.clone();
     partial.leave_refused(args.force);
     partial.acting().map(|step| &step.path).collect::<HashSet<_>>().len()
+}
+
+/// Returns why a directory that tools make anew did not move, if so: the other changes hold all the same.
+fn unmoved(step: &RestoreStep, cx: &Context) -> Option<String> {
+    let is_there = || step.slot.is_some_and(|slot| cx.world.files.meta(slot).is_ok());
+    match step.act {
+        RestoreAct::SetAside
+            if is_there() && !matches!(step.wanted, Was::File { .. } | Was::Link(_)) =>
+        {
+            Some(String::from(
+                "it could not be moved, so what commands changed in it is still there",
+            ))
+        }
+        RestoreAct::BringBack if !is_there() => Some(String::from("it is gone")),
+        _ => None,
+    }
 }
 
 /// Returns the reason for which a restore is rejected, if any.
@@ -477,6 +501,7 @@ pub(crate) fn shaped(
         let problem = step.problem.as_ref();
         let problem = problem.map_or(String::new(), |why| format!("  (cannot be done: {why})"));
         let rebuild = match (step.act, step.rebuild) {
+            (SET_ASIDE, _) if step.problem.is_some() => String::new(),
             (SET_ASIDE, Some(command)) => {
                 format!("  (in .sinew/undone; `{command}` makes it anew)")
             }

@@ -3,7 +3,6 @@
 //! A call names a checkpoint; only the index knows its paths. The guard turns them into claims, which are
 //! contained, judged, shown and recorded like any change. The operation then runs the [`RestorePlan`].
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::{Kind, Slot, ToolError};
@@ -169,21 +168,32 @@ impl RestorePlan {
     /// Leaves refused paths as they are, with what is beneath them; a directory that something left is in is not replaced. The
     /// files of a repository's `.git` stay together.
     pub fn leave_refused(&mut self, forced: bool) {
-        let mut left: BTreeMap<PathBuf, String> = BTreeMap::new();
-        for (step, conflict) in self.refused(forced) {
-            left.entry(unit(&step.path).to_owned()).or_insert_with(|| conflict.why.clone());
+        let refused = self.refused(forced);
+        let refused: Vec<(PathBuf, String)> = refused
+            .map(|(step, conflict)| (unit(&step.path).to_owned(), conflict.why.clone()))
+            .collect();
+        for (path, why) in refused {
+            self.leave(&path, &why);
         }
         let replaced = self
             .steps
             .iter()
             .filter(|step| step.act == RestoreAct::RemoveDirectory && step.wanted != Was::Absent);
-        let holds = |step: &&RestoreStep| left.keys().any(|path| path.starts_with(&step.path));
+        let holds =
+            |step: &&RestoreStep| self.left.iter().any(|left| left.path.starts_with(&step.path));
         let replaced: Vec<PathBuf> = replaced.filter(holds).map(|step| step.path.clone()).collect();
         for path in replaced {
-            left.entry(path).or_insert_with(|| String::from("it holds what stays as it is"));
+            self.leave(&path, "it holds what stays as it is");
         }
-        self.steps.retain(|step| !step.path.ancestors().any(|path| left.contains_key(path)));
-        self.left.extend(left.into_iter().map(|(path, why)| LeftPath { path, why }));
+        self.left.sort_by(|one, other| one.path.cmp(&other.path));
+    }
+
+    /// Leaves a path as it is, with what is beneath it.
+    pub fn leave(&mut self, path: &Path, why: &str) {
+        if self.left.iter().all(|left| left.path != path) {
+            self.left.push(LeftPath { path: path.to_owned(), why: why.to_owned() });
+        }
+        self.steps.retain(|step| !step.path.starts_with(path));
     }
 
     /// Returns the steps that change something.

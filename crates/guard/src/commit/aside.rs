@@ -1,32 +1,33 @@
 //! Directories that tools make anew, such as `node_modules`: a restore moves them out of the way, and its undo moves them back.
 //!
-//! What commands changed in them is not kept, and programs execute what is in them. They go to `.sinew/undone/NUMBER/NAME` of
-//! their root, which git ignores.
+//! What commands changed in them is not kept, and programs execute what is in them. They move to `.sinew/undone/NUMBER/NAME` of
+//! their root, which git ignores. One that cannot be moved stays, and the operation tells.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
 use rustix::io::Errno;
-use sinew_tool::FileError;
+use sinew_tool::{FileError, Identity};
 
 use crate::change::Terms;
 use sinew_fs::resolve::Place;
-use sinew_fs::roots::{DIRECTORY_PATH, Root, open_name};
-use sinew_fs::stat::error_of;
+use sinew_fs::roots::{DIRECTORY_PATH, Dir, Root, open_name};
 use sinew_fs::store;
 use sinew_records::checkpoints::PathState;
 
-/// Where they go, beneath a root.
-const UNDONE: &str = ".sinew/undone";
+/// Where they move, beneath a root.
+const UNDONE: [&CStr; 2] = [c".sinew", c"undone"];
 
 /// A directory that moves out of the way or back.
 pub(crate) struct Aside<'a> {
     place: &'a Place,
     root: &'a Root,
-    /// Its number and name outside of the way.
+    /// The names from the root to `undone`.
+    above: Vec<CString>,
     number: CString,
     name: CString,
 }
@@ -36,26 +37,30 @@ impl<'a> Aside<'a> {
     pub(crate) fn in_place(place: &'a Place, root: &'a Root, unique: &CStr) -> Option<Self> {
         let digits = unique.to_bytes().iter().filter(|byte| byte.is_ascii_hexdigit());
         let number = CString::new(digits.copied().collect::<Vec<u8>>()).ok()?;
-        Some(Self { place, root, number, name: place.name.clone()? })
+        let above = UNDONE.map(CStr::to_owned).to_vec();
+        Some(Self { place, root, above, number, name: place.name.clone()? })
     }
 
-    /// Returns a directory that is out of the way, at a path that a restore recorded.
+    /// Returns a directory that a restore recorded to be at a path, which may be of a root within this one.
     pub(crate) fn at(place: &'a Place, root: &'a Root, path: &Path) -> Option<Self> {
-        let rest = path.strip_prefix(root.real.join(UNDONE)).ok()?;
-        let (number, name) = (rest.parent()?, rest.file_name()?);
-        let is_number = number.as_os_str().as_bytes().iter().all(u8::is_ascii_hexdigit);
-        let text = |name: &OsStr| CString::new(name.as_bytes()).ok();
-        is_number.then_some(())?;
-        Some(Self { place, root, number: text(number.as_os_str())?, name: text(name)? })
+        let names = path.strip_prefix(&root.real).ok()?.iter();
+        let names = names.map(|name| CString::new(name.as_bytes()).ok());
+        let names = names.collect::<Option<Vec<CString>>>()?;
+        let [above @ .., number, name] = names.as_slice() else { return None };
+        let is_number = number.to_bytes().iter().all(u8::is_ascii_hexdigit);
+        let is_undone =
+            above.iter().map(CString::as_c_str).rev().take(2).eq(UNDONE.into_iter().rev());
+        let (above, number, name) = (above.to_vec(), number.clone(), name.clone());
+        (is_number && is_undone).then_some(Self { place, root, above, number, name })
     }
 
     fn path(&self) -> PathBuf {
-        let number = OsStr::from_bytes(self.number.to_bytes());
-        let name = OsStr::from_bytes(self.name.to_bytes());
-        self.root.real.join(UNDONE).join(number).join(name)
+        let names = self.above.iter().chain([&self.number, &self.name]);
+        let names = names.map(|name| OsStr::from_bytes(name.to_bytes()));
+        self.root.real.join(names.collect::<PathBuf>())
     }
 
-    /// Records that the directory will go.
+    /// Records that the directory will move out of the way.
     pub(crate) fn keep_away(&self, terms: &Terms<'_>) -> Result<(), FileError> {
         Ok(terms.kept.keep_rebuilt(&self.place.real, PathState::SetAside(self.path()))?)
     }
@@ -66,58 +71,49 @@ impl<'a> Aside<'a> {
         Ok(())
     }
 
-    /// Moves the directory out of the way.
-    pub(crate) fn away(&self, terms: &Terms<'_>) -> Result<(), FileError> {
+    /// Moves the directory out of the way, if it is still the one that was looked at.
+    pub(crate) fn away(&self, terms: &Terms<'_>, bound: Option<Option<Identity>>) {
+        let is_same = |bound: Option<Identity>| {
+            let now = self.place.meta_now().ok().map(|meta| meta.identity.of_file());
+            now == bound.map(|bound| bound.of_file())
+        };
         let moved = || {
             let own = store::own_directory_of(self.root)?;
-            let undone = store::directory(&own, c"undone")?;
-            store::directory(&undone, &self.number)
+            let above = store::directory(&store::directory(&own, c"undone")?, &self.number)?;
+            let (dir, here) = self.here()?;
+            renameat_with(&*dir, here, &above, &self.name, RenameFlags::NOREPLACE)
         };
-        let rename = |dir: &_, name: &CStr, above: &_| {
-            renameat_with(dir, name, above, &self.name, RenameFlags::NOREPLACE)
-        };
-        self.settle(terms, PathState::SetAside(self.path()), moved, rename)
+        let is_bound = bound.is_none_or(is_same);
+        self.settle(terms, PathState::SetAside(self.path()), is_bound && moved().is_ok());
     }
 
     /// Moves the directory back, if it is still there and nothing took its place.
-    pub(crate) fn back(&self, terms: &Terms<'_>) -> Result<(), FileError> {
-        let undone = || {
-            let own = open_name(self.root.handle.as_fd(), c".sinew", DIRECTORY_PATH)?;
-            open_name(own.as_fd(), c"undone", DIRECTORY_PATH)
+    pub(crate) fn back(&self, terms: &Terms<'_>) {
+        let moved = || {
+            let mut undone: Dir = Arc::clone(&self.root.handle);
+            for name in &self.above {
+                undone = Arc::new(open_name(undone.as_fd(), name, DIRECTORY_PATH)?);
+            }
+            let above = open_name(undone.as_fd(), &self.number, DIRECTORY_PATH)?;
+            drop(open_name(above.as_fd(), &self.name, DIRECTORY_PATH)?);
+            let (dir, here) = self.here()?;
+            renameat_with(&above, &self.name, &*dir, here, RenameFlags::NOREPLACE)?;
+            let _ = unlinkat(&*undone, &self.number, AtFlags::REMOVEDIR);
+            Ok::<(), Errno>(())
         };
-        let above = || open_name(undone()?.as_fd(), &self.number, DIRECTORY_PATH);
-        let rename = |dir: &_, name: &CStr, above: &_| {
-            renameat_with(above, &self.name, dir, name, RenameFlags::NOREPLACE)
-        };
-        self.settle(terms, PathState::Rebuilt, above, rename)?;
-        if let Ok(undone) = undone() {
-            let _ = unlinkat(&undone, &self.number, AtFlags::REMOVEDIR);
-        }
-        Ok(())
+        self.settle(terms, PathState::Rebuilt, moved().is_ok());
     }
 
-    /// Makes a move, and reports whether it happened.
-    fn settle<D: AsFd>(
-        &self,
-        terms: &Terms<'_>,
-        after: PathState,
-        above: impl FnOnce() -> Result<D, Errno>,
-        rename: impl FnOnce(&sinew_fs::roots::Dir, &CStr, &D) -> Result<(), Errno>,
-    ) -> Result<(), FileError> {
-        let dir = self.place.parent()?;
-        let name = self.place.name.as_deref().ok_or(FileError::Missing)?;
-        match above().and_then(|above| rename(&dir, name, &above)) {
-            Ok(()) => {
-                terms.kept.settle(&self.place.real, after);
-                Ok(())
-            }
-            Err(errno) => {
-                terms.kept.withdraw(&self.place.real);
-                match errno {
-                    Errno::NOENT | Errno::NOTDIR | Errno::EXIST => Ok(()),
-                    other => Err(error_of(other)),
-                }
-            }
+    fn here(&self) -> Result<(Dir, &CStr), Errno> {
+        let dir = self.place.parent().map_err(|_| Errno::NOENT)?;
+        Ok((dir, self.place.name.as_deref().ok_or(Errno::NOENT)?))
+    }
+
+    /// Reports whether a move happened.
+    fn settle(&self, terms: &Terms<'_>, after: PathState, is_moved: bool) {
+        match is_moved {
+            true => terms.kept.settle(&self.place.real, after),
+            false => terms.kept.withdraw(&self.place.real),
         }
     }
 }

@@ -30,6 +30,8 @@ const GRACE: Duration = Duration::from_millis(200);
 /// Retries of a collection that other processes blocked, and the pause before each.
 const MAX_PAUSES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
+/// How many times the limits what running processes hold may take.
+const HELD: usize = 2;
 /// How long a collection waits for calls that keep contents.
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -132,7 +134,8 @@ impl Collector {
         let too_many = all.len().saturating_sub(max_count);
         let max_age_ms = i64::try_from(self.settings.max_age.as_millis()).unwrap_or(i64::MAX);
         let oldest_ms = index::now_ms().saturating_sub(max_age_ms);
-        let too_much = self.too_much(connection)?;
+        let (too_much, far_too_much) = self.too_much(connection)?;
+        let far_too_many = all.len().saturating_sub(max_count.saturating_mul(HELD));
         let stays: HashSet<CheckpointId> = index::under_way(connection)?.into_iter().collect();
         let holds_ms = i64::try_from(self.settings.holds_for.as_millis()).unwrap_or(i64::MAX);
         let held = index::of_living(connection, index::now_ms().saturating_sub(holds_ms))?;
@@ -141,8 +144,12 @@ impl Collector {
             .iter()
             .enumerate()
             .filter(|(at, (id, at_ms))| {
-                let is_beyond = *at < too_many || too_much.is_some_and(|last| *id <= last);
-                *at_ms < oldest_ms || (is_beyond && !held.contains(id))
+                let is_beyond = |too_many: usize, too_much: Option<CheckpointId>| {
+                    *at < too_many || too_much.is_some_and(|last| *id <= last)
+                };
+                *at_ms < oldest_ms
+                    || is_beyond(far_too_many, far_too_much)
+                    || (is_beyond(too_many, too_much) && !held.contains(id))
             })
             .map(|(_, (id, _))| *id)
             .filter(|id| *id < newest && !stays.contains(id))
@@ -162,18 +169,26 @@ impl Collector {
         Ok(true)
     }
 
-    /// Returns the last checkpoint to remove for the byte limit. Contents count for their newest checkpoint.
-    fn too_much(&self, connection: &Connection) -> Result<Option<CheckpointId>, CheckpointError> {
+    /// Returns the last checkpoint to remove for the byte limit, and for that of held ones. Contents count for their newest
+    /// checkpoint.
+    fn too_much(
+        &self,
+        connection: &Connection,
+    ) -> Result<(Option<CheckpointId>, Option<CheckpointId>), CheckpointError> {
         let found = self.contents.list()?.into_iter();
         let sizes: HashMap<_, u64> =
             found.filter_map(|found| Some((found.content?, found.n_bytes))).collect();
         let mut named = index::named(connection)?;
         named.sort_by_key(|(_, newest)| std::cmp::Reverse(*newest));
-        let mut n_bytes = 0_u64;
-        Ok(named.into_iter().find_map(|(content, newest)| {
-            n_bytes = n_bytes.saturating_add(sizes.get(&content).copied().unwrap_or(0));
-            (self.settings.max_bytes < n_bytes).then_some(newest)
-        }))
+        let max_bytes = self.settings.max_bytes;
+        let beyond = |max_bytes: u64| {
+            let mut n_bytes = 0_u64;
+            named.iter().find_map(|(content, newest)| {
+                n_bytes = n_bytes.saturating_add(sizes.get(content).copied().unwrap_or(0));
+                (max_bytes < n_bytes).then_some(*newest)
+            })
+        };
+        Ok((beyond(max_bytes), beyond(max_bytes.saturating_mul(HELD as u64))))
     }
 
     /// Removes contents that no checkpoint names, and files of dead processes; returns whether all are gone.

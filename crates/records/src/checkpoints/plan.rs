@@ -184,10 +184,19 @@ impl History {
     ) -> Result<Plan, E> {
         let mut steps = Vec::with_capacity(self.paths.len());
         let mut undone = BTreeSet::new();
+        // The directory that moves, or that an earlier restore moved, in the order of paths.
+        let mut aside: Option<&Path> = None;
         for (path, changes) in &self.paths {
             let chain = Chain::of(changes, &self.session);
             undone.extend(chain.own.iter().map(|change| change.id));
             let now = look(path)?;
+            if aside.is_some_and(|aside| path.starts_with(aside)) {
+                // It moves with the directory as it is.
+                continue;
+            }
+            if chain.moves_aside(&now) {
+                aside = Some(path);
+            }
             steps.extend(chain.steps(path, &now, &|one, other| means_same(path, one, other)));
         }
         steps.sort_by(|one, other| one.rank().cmp(&other.rank()));
@@ -238,8 +247,15 @@ impl<'a> Chain<'a> {
             now: now.clone(),
             conflict,
         };
-        if let Some(step) = self.step_of_rebuilt(path, now) {
-            return vec![step];
+        let rebuilt = self.steps_of_rebuilt(now);
+        if let Some((act, now)) = &rebuilt {
+            let is_back = matches!(wanted, PathState::File { .. } | PathState::Link(_));
+            // What was there before the directory takes its place.
+            if !is_back || *act != Act::SetAside {
+                let wanted =
+                    if *act == Act::BringBack { PathState::Rebuilt } else { wanted.clone() };
+                return vec![PlannedStep { wanted, now: now.clone(), ..step(*act, None) }];
+            }
         }
         if wanted.is_same(now) {
             return match self.changes_mode(wanted, now) {
@@ -253,7 +269,10 @@ impl<'a> Chain<'a> {
         if matches!(wanted, PathState::Unkept { .. } | PathState::Special) {
             return vec![step(Act::Nothing, Some(Conflict::NotKept))];
         }
-        let conflict = self.change_by_others(now, means_same);
+        let conflict = match rebuilt {
+            None => self.change_by_others(now, means_same),
+            Some(_) => None,
+        };
         let put = match (wanted, now) {
             (PathState::Absent, _) => None,
             (PathState::Link(_), _) => Some(Act::MakeLink),
@@ -266,48 +285,55 @@ impl<'a> Chain<'a> {
             _ => Some(Act::Write),
         };
         let clear = match (now, put) {
+            _ if rebuilt.is_some() => Some(Act::SetAside),
             (PathState::Absent, _) => None,
             (PathState::Directory { .. }, _) => Some(Act::RemoveDirectory),
             (_, None | Some(Act::MakeDirectory)) => Some(Act::Remove),
             // A file or symlink replaces another in one step.
             _ => None,
         };
-        if !self.may_take_away(now, wanted, clear) {
+        if rebuilt.is_none() && !self.may_take_away(now, wanted, clear) {
             return vec![step(Act::Nothing, Some(Conflict::Foreign))];
         }
         clear.into_iter().chain(put).map(|act| step(act, conflict.clone())).collect()
     }
 
-    /// Returns the step of a directory that tools make anew; `None` of any other path. What commands changed in it is not kept,
-    /// and may be executed: it moves out of the way.
-    fn step_of_rebuilt(&self, path: &Path, now: &PathState) -> Option<PlannedStep> {
+    /// Returns whether the path is a directory that moves out of the way or back, or that an earlier restore moved.
+    fn moves_aside(&self, now: &PathState) -> bool {
+        let is_away = |change: &&Change| matches!(change.entry.after, Some(PathState::SetAside(_)));
+        match self.steps_of_rebuilt(now) {
+            None => false,
+            Some((Act::SetAside | Act::BringBack, _)) => true,
+            Some(_) => *now == PathState::Absent && self.own.last().is_some_and(is_away),
+        }
+    }
+
+    /// Returns the steps of a directory that tools make anew; `None` of any other path. What commands changed in it is not kept,
+    /// and may be executed: it moves out of the way. A directory whose content was kept before is none.
+    fn steps_of_rebuilt(&self, now: &PathState) -> Option<(Act, PathState)> {
         let is_one = |change: &&Change| {
             let Entry { before, after, .. } = &change.entry;
             *before == PathState::Rebuilt
                 || matches!(after, Some(PathState::Rebuilt | PathState::SetAside(_)))
         };
-        if !self.own.iter().any(is_one) {
+        let (first, last) = (self.own.first()?, self.own.last()?);
+        let is_kept = matches!(first.entry.before, PathState::Directory { .. });
+        if is_kept || !self.own.iter().any(is_one) {
             return None;
         }
-        let after = |change: Option<&&Change>| change.and_then(|change| change.entry.after.clone());
-        let (first, last) = (after(self.own.first()), after(self.own.last()));
         let is_dir = matches!(now, PathState::Directory { .. });
-        let (act, wanted, now) = match (first, &last) {
-            (Some(aside @ PathState::SetAside(_)), _) if *now == PathState::Absent => {
-                (Act::BringBack, PathState::Rebuilt, aside)
-            }
-            (_, Some(PathState::Rebuilt)) if is_dir => {
-                (Act::SetAside, PathState::Absent, PathState::Rebuilt)
-            }
-            _ => (Act::Nothing, now.clone(), now.clone()),
+        let is_left = match &last.entry.after {
+            Some(PathState::Rebuilt) => true,
+            // Its process died before the move.
+            Some(PathState::SetAside(_)) => !last.entry.settled,
+            _ => false,
         };
-        Some(PlannedStep {
-            path: path.to_owned(),
-            act,
-            wanted,
-            expected: last,
-            now,
-            conflict: None,
+        Some(match &first.entry.after {
+            Some(aside @ PathState::SetAside(_)) if *now == PathState::Absent => {
+                (Act::BringBack, aside.clone())
+            }
+            _ if is_left && is_dir => (Act::SetAside, PathState::Rebuilt),
+            _ => (Act::Nothing, now.clone()),
         })
     }
 

@@ -125,7 +125,7 @@ fn remove_file(path: &Path) -> Result<Leftover, FileError> {
     let Some(name) = place.name.filter(|_| place.real == path) else {
         return Ok(Leftover::Foreign);
     };
-    if is_lock && !is_git_lock(place.dir.as_fd(), &name)? {
+    if is_lock && !is_git_lock(place.dir.as_fd(), &name).unwrap_or(false) {
         return Ok(Leftover::Foreign);
     }
     match unlinkat(&*place.dir, &name, AtFlags::empty()) {

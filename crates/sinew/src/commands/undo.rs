@@ -63,6 +63,9 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
             return Ok(ExitCode::FAILURE);
         }
         args.partial = true;
+        screen::say(&format!(
+            "{others} of the paths can be undone, and the others stay as they are:"
+        ));
     }
     let args = &args;
     let changes_some = structured.is_some_and(|found| !is_done(found));

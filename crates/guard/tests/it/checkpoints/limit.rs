@@ -81,16 +81,20 @@ fn a_checkpoint_goes_when_it_is_too_old() {
 /// A session could push out the undo of its first change by many others.
 #[test]
 fn checkpoints_of_running_processes_stay_for_a_day() {
-    for (holds_for, n_left) in [(Duration::ZERO, 3), (CheckpointSettings::default().holds_for, 9)] {
+    for (holds_for, n_left) in [(Duration::ZERO, 5), (CheckpointSettings::default().holds_for, 9)] {
         let bench = Bench::with(CheckpointSettings {
-            max_count: 4,
-            max_bytes: 3_000,
+            max_count: 5,
+            max_bytes: 5_000,
             holds_for,
             ..CheckpointSettings::default()
         });
         let ids = replaced(&bench, 9, 1_000);
         bench.checkpoints.collect().unwrap();
         assert_eq!(bench.ids(None).len(), n_left, "{ids:?}");
+        let more = replaced(&bench, 9, 1_000);
+        bench.checkpoints.collect().unwrap();
+        let n_left = if holds_for.is_zero() { 5 } else { 10 };
+        assert_eq!(bench.ids(None).len(), n_left, "twice the limits at most: {more:?}");
         // What this process holds takes the room of later changes, which are asked about.
         assert!(!bench.checkpoints.has_room());
     }

@@ -383,11 +383,29 @@ impl ChangedPaths {
             if self.is_forgotten(&path, &old) {
                 continue;
             }
-            if self.changes.rebuilt.contains(&path) {
-                was_there.insert(path, old != OldState::Nothing);
+            let is_rebuilt = self.changes.rebuilt.contains(&path);
+            if is_rebuilt {
+                // What is not a directory was no such directory, and comes back.
+                let was_directory = match &old {
+                    OldState::Nothing => Some(false),
+                    OldState::Directory(_) => Some(true),
+                    OldState::At(at) => self.is_directory(at).then_some(true),
+                    OldState::File(..) | OldState::Link(_) | OldState::Special => None,
+                };
+                if let Some(was_directory) = was_directory {
+                    was_there.insert(path, was_directory);
+                    continue;
+                }
+            }
+            // What is there now is not what the command found, since changes in such a directory are not recorded.
+            let is_beneath = |dir: &PathBuf| path != *dir && path.starts_with(dir);
+            if matches!(old, OldState::At(_)) && self.changes.rebuilt.iter().any(is_beneath) {
                 continue;
             }
-            let after = self.after(&path);
+            let after = match is_rebuilt && self.is_directory(&path) {
+                true => Some(PathState::Rebuilt),
+                false => self.after(&path),
+            };
             if is_index(&path) && after.is_some() {
                 // A later look of git writes it anew, so a restore compares what both mean.
                 self.content_at(&path, None)?;
@@ -395,17 +413,6 @@ impl ChangedPaths {
             let mode = modes.get(&path).copied();
             if let Some(before) = self.before(&path, old, mode, after.as_ref())? {
                 self.add(&mut entries, path, before, after);
-            }
-        }
-        for dir in self.changes.rebuilt.clone() {
-            let was_there = was_there.get(&dir).copied().unwrap_or(true);
-            let before = if was_there { PathState::Rebuilt } else { PathState::Absent };
-            let is_dir = self
-                .stat(&dir)
-                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
-            let after = if is_dir { PathState::Rebuilt } else { PathState::Absent };
-            if was_there || is_dir {
-                entries.insert(dir, (before, Some(after)));
             }
         }
         for path in self.other_names(&named) {
@@ -420,7 +427,23 @@ impl ChangedPaths {
             };
             self.add(&mut entries, path, before, after);
         }
+        // A command that changed nothing else has no checkpoint: an undo would take it for the last change.
+        let dirs = if entries.is_empty() { Vec::new() } else { self.changes.rebuilt.clone() };
+        for dir in dirs {
+            let was_there = was_there.get(&dir).copied().unwrap_or(true);
+            let before = if was_there { PathState::Rebuilt } else { PathState::Absent };
+            let is_there = self.is_directory(&dir);
+            let after = if is_there { PathState::Rebuilt } else { PathState::Absent };
+            if was_there || is_there {
+                entries.entry(dir).or_insert((before, Some(after)));
+            }
+        }
         Ok(entries)
+    }
+
+    fn is_directory(&self, path: &Path) -> bool {
+        let is_one = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        self.stat(path).is_ok_and(is_one)
     }
 
     fn add(
