@@ -151,36 +151,63 @@ class Tree:
         ])
 
 
+    def git_command(self):
+        one, other, word = f"'{self.path()}'", f"'{self.path()}'", self.chance.randint(0, 10**9)
+        return self.chance.choice([
+            "git add -A", f"git add {one}", f"git commit -qam {word}", f"git commit -q --allow-empty -m {word}", "git commit -q --amend --no-edit",
+            "git stash -qu", "git stash -q", "git stash pop -q", "git stash drop -q", "git checkout -q -- .", "git reset -q --hard HEAD~1",
+            "git reset -q", "git reset -q --soft HEAD~1", "git clean -fdq", "git clean -fdxq", f"git mv {one} {other}", f"git rm -rqf {one}",
+            f"git rm -rq --cached {one}", "git branch -f side", "git branch -D -q side", "git tag -f t", "git checkout -q -B topic", "git checkout -q main",
+            "git checkout -q --detach", "git merge -q --no-edit topic", "git cherry-pick topic", "git rebase -q topic || git rebase --abort",
+            "git revert --no-edit HEAD", "git gc -q", "git gc -q --prune=now", "git repack -qad", "git pack-refs --all",
+            "git reflog expire --expire=now --all", "git update-index --refresh -q", f"echo {word} > {one}; git add {one}; git commit -qm {word}",
+        ])
+
+
 def scripts(directory):
     """Runs random commands in random trees, and restores every checkpoint: the last first, or all at once."""
-    n_restored = n_controls = 0
+    n_restored = n_controls = n_repositories = 0
     for n in range(N_SCRIPTS):
         chance = random.Random(f"{SEED} {n}")
         tree, root = Tree(chance), directory / f"tree-{n}"
         root.mkdir()
         tree.make(root)
+        is_repository = chance.random() < 0.25
+        n_repositories += is_repository
+        if is_repository:
+            checks.write(root / "looked-at", "of all commits\n")
+            for words in [("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "--allow-empty", "-m", "first")]:
+                git(root, *words)
+        now_of = lambda: (look(root), state_of_git(root) if is_repository else None)
         with Pipe(root) as pipe:
-            states, said = [look(root)], []
+            states, said = [now_of()], []
             made = []
             for _ in range(chance.randint(1, 6)):
-                command = "; ".join(tree.command() for _ in range(chance.randint(1, 4)))
-                reply = pipe.bash(command)
+                pick = lambda: tree.git_command() if is_repository and chance.random() < 0.6 else tree.command()
+                command = "; ".join(pick() for _ in range(chance.randint(1, 4)))
+                names = "".join(f"export {key}={value}; " for key, value in NAMES.items()) if is_repository else ""
+                reply = pipe.bash(names + command)
                 said.append(command)
-                now = look(root)
+                now = now_of()
                 if now != states[-1]:
-                    true(checkpoint(reply), f"script {n}: {command!r} has no checkpoint: {difference(now, states[-1])}")
+                    true(checkpoint(reply), f"script {n}: {command!r} has no checkpoint: {difference(now[0], states[-1][0])}")
                 if checkpoint(reply):
                     made.append((checkpoint(reply), states[-1]))
                 states.append(now)
             n_controls += bool(made) and states[-1] != states[0]
             at_once = chance.random() < 0.5
             for id, was in made[:1] if at_once else reversed(made):
-                reply = pipe.restore(id)
+                with editor(root) if is_repository else contextlib.nullcontext():
+                    reply = pipe.restore(id)
                 n_restored += 1
-                wrong = difference(look(root), was)
+                wrong = difference(look(root), was[0])
                 true(reply["ok"] and not wrong, f"script {n}, {id}: {wrong} {reply['error']} after {short(said, 3_000)}")
+                if is_repository:
+                    now = state_of_git(root)
+                    for key in now:
+                        true(now[key] == was[1][key], f"script {n}, {id}: {key}: {short(now[key])} for {short(was[1][key])} after {short(said, 3_000)}")
         shutil.rmtree(root, onerror=checks.make_removable)
-    print(f"     {N_SCRIPTS} scripts, {n_restored} restores")
+    print(f"     {N_SCRIPTS} scripts, {n_repositories} of them in repositories, {n_restored} restores")
     true(N_SCRIPTS // 2 < n_controls, f"{n_controls} scripts changed something")
 
 
@@ -250,7 +277,8 @@ def editor(root):
     def look():
         while not ended.wait(0.05):
             if (root / ".git/index").exists():
-                os.utime(root / "looked-at", (1_000_000_000 + len(looks), 1_000_000_000))
+                with contextlib.suppress(FileNotFoundError):
+                    os.utime(root / "looked-at", (1_000_000_000 + len(looks), 1_000_000_000))
                 asked = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True)
                 looks.append(asked.returncode)
 
@@ -798,6 +826,18 @@ def conflicts(directory):
         equal((root / "untracked").read_text(), "mine\n", "the file")
         now = state_of_git(root)
         equal([now[key] for key in ["head", "refs", "index", "fsck"]], [was[key] for key in ["head", "refs", "index", "fsck"]], "the repository")
+    with check("names that are not UTF-8 are left by a partial restore, and named"):
+        root = made(directory / "names", a="a\n")
+        with open(os.fsencode(root) + b"/old\xff", "w") as file:
+            file.write("old\n")
+        with Pipe(root) as pipe:
+            reply = pipe.bash(r"""echo x > a; rm old*; touch "$(printf 'new\377')" """)
+            refused = pipe.restore(checkpoint(reply))
+            checks.contains(refused["error"]["message"], "at 2 of 3 paths", "its name is not UTF-8")
+            partial = pipe.restore(checkpoint(reply), partial=True)
+            checks.contains(json.dumps(partial["content"]), "1 changed, 2 left alone")
+        equal((root / "a").read_text(), "a\n", "the other file")
+        equal(sorted(name for name in os.listdir(os.fsencode(root)) if name != b".sinew"), [b"a", b"new\xff"], "the names")
     with check("a restore waits for no command in the background, and is refused while it changes files"):
         root = made(directory / "under-way", a="a\n", b="b\n")
         with Pipe(root, "--session", "under-way") as pipe:
@@ -853,6 +893,16 @@ def conflicts(directory):
             forced = pipe.restore(checkpoint(reply), partial=True, force=True)
             checks.contains(json.dumps(forced["content"]), "1 changed, 1 left alone", "left  large  (its content was too large")
         equal((root / "a").read_text(), "a\n", "the other file")
+    if AT_NIGHT:
+        with check("a command that changes 100,000 files says that its undo is not complete"):
+            root = made(directory / "many", a="a\n")
+            with Pipe(root) as pipe:
+                reply = pipe.call("Bash", command="echo x > a; mkdir d; python3 -c 'for n in range(100000): open(f\"d/{n}\", \"w\").write(str(n))'", timeout=300_000)
+                true(reply["ok"] and len(os.listdir(root / "d")) == 100_000, f"{reply}")
+                checks.contains(json.dumps(reply["content"]), "it changed more than is kept")
+                true(pipe.restore(checkpoint(reply), path="a")["ok"], "one file")
+                equal((root / "a").read_text(), "a\n", "the file")
+                equal(len(os.listdir(root / "d")), 100_000, "the others")
     with check("`checkpoints.commands = false` keeps nothing"):
         root = made(directory / "off", a="a\n")
         with Pipe(root, "--set", "checkpoints.commands=false") as pipe:

@@ -7,6 +7,7 @@
 pub(crate) mod git_files;
 mod git_references;
 mod rebuild;
+mod told_plan;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
@@ -26,6 +27,7 @@ use crate::change::kept::path_of;
 use crate::clear::Contained;
 use crate::guard::Guard;
 use crate::restore::git_files::GitFiles;
+use crate::restore::told_plan::{change_of, told, was};
 use sinew_fs::git_index;
 use sinew_fs::resolve::{self, Place, Spot};
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
@@ -33,8 +35,8 @@ use sinew_fs::stat::{error_of, identity_of};
 use sinew_policy::judge::Case;
 use sinew_policy::rule::{self, Beneath, Rule};
 use sinew_records::checkpoints::{
-    Act, Changer, CheckpointError, CheckpointId, Checkpoints, Conflict, Entry, Held, History,
-    Listed, PathState, Plan, PlannedStep, Query, Scope, UndoHistory,
+    CheckpointError, CheckpointId, Checkpoints, Entry, Held, History, Listed, PathState, Query,
+    Scope, UndoHistory,
 };
 
 /// Attempts of a plan when others change the paths that it inspects.
@@ -231,19 +233,7 @@ impl Guard {
         let plan = history.plan_by(seen, means_same)?;
         let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
         let (mut plan, states) = told(&plan, listed, entries);
-        git_references::mark(&mut plan, |step| {
-            let mut known = states.get(&step.path)?.iter();
-            let state = known.find(|state| was(state) == step.wanted)?;
-            checkpoints.content(&step.path, state).ok()?.read_all().ok()
-        });
-        for step in plan.steps.iter_mut().filter(|step| step.act == RestoreAct::SetAside) {
-            let look = looks.get(&step.path);
-            step.rebuild = look.and_then(|look| look.rebuild);
-            // There is nothing in it to be executed or lost.
-            if look.is_some_and(|look| look.names.len() <= 2) {
-                step.act = RestoreAct::RemoveDirectory;
-            }
-        }
+        annotate(&mut plan, &looks, &states, checkpoints);
         if restore.partial {
             plan.leave_refused(restore.force);
         }
@@ -348,6 +338,13 @@ impl Guard {
                 looks.insert(path.to_owned(), Look::of_nothing());
                 continue;
             }
+            if path.to_str().is_none() {
+                let of_call = self.contain(&[], cwd, narrowed)?;
+                let place = resolve::resolve(of_call.roots(), path, Links::Itself);
+                let look = place.and_then(|place| look_at(&place));
+                looks.insert(path.to_owned(), look.unwrap_or_else(|_| Look::of_nothing()));
+                continue;
+            }
             let claim = self.looking(restore, written(path)?);
             match self.contain(std::slice::from_ref(&claim), cwd, narrowed) {
                 Ok(one) => {
@@ -421,6 +418,35 @@ fn last(
     };
     let further = if n == 1 && !redo { ids.take(MAX_DONE).collect() } else { Vec::new() };
     Ok((first, further))
+}
+
+/// Adds what the plan of the records does not know: names that no call can give, references to objects that are gone, and
+/// how a directory that moves aside is made anew.
+fn annotate(
+    plan: &mut RestorePlan,
+    looks: &BTreeMap<PathBuf, Look>,
+    states: &States,
+    checkpoints: &Checkpoints,
+) {
+    for step in plan.steps.iter_mut().filter(|step| step.path.to_str().is_none()) {
+        if step.act != RestoreAct::Nothing {
+            let why = String::from("its name is not UTF-8, so no call can change it");
+            step.conflict = Some(RestoreConflict { why, can_be_forced: false });
+        }
+    }
+    git_references::mark(plan, |step| {
+        let mut known = states.get(&step.path)?.iter();
+        let state = known.find(|state| was(state) == step.wanted)?;
+        checkpoints.content(&step.path, state).ok()?.read_all().ok()
+    });
+    for step in plan.steps.iter_mut().filter(|step| step.act == RestoreAct::SetAside) {
+        let look = looks.get(&step.path);
+        step.rebuild = look.and_then(|look| look.rebuild);
+        // There is nothing in it to be executed or lost.
+        if look.is_some_and(|look| look.names.len() <= 2) {
+            step.act = RestoreAct::RemoveDirectory;
+        }
+    }
 }
 
 /// Returns a directory that is replaced and not emptied, and what is in it.
@@ -528,86 +554,6 @@ fn look_at(place: &Place) -> Result<Look, FileError> {
         _ => PathState::Special,
     };
     Ok(Look { state, identity: Some(meta.identity), names, meaning, rebuild })
-}
-
-/// Returns a plan as contract types, with the kept states that it names.
-fn told<'a>(
-    plan: &Plan,
-    listed: &Listed,
-    entries: impl Iterator<Item = &'a Entry> + Clone,
-) -> (RestorePlan, States) {
-    let mut states = States::new();
-    for step in &plan.steps {
-        states.entry(step.path.clone()).or_default().push(step.wanted.clone());
-    }
-    for entry in entries.clone() {
-        let both = [Some(&entry.before), entry.after.as_ref()].into_iter().flatten();
-        states.entry(entry.path.clone()).or_default().extend(both.cloned());
-    }
-    let steps = plan.steps.iter().map(|step| RestoreStep {
-        slot: None,
-        path: step.path.clone(),
-        act: act_of(step),
-        now: was(&step.now),
-        wanted: was(&step.wanted),
-        conflict: step.conflict.as_ref().map(conflict_of),
-        rebuild: None,
-    });
-    let told = RestorePlan {
-        id: plan.id.to_string(),
-        at_ms: listed.at_ms,
-        tool: listed.mark.tool.clone(),
-        session: plan.session.clone(),
-        undone: plan.undone.iter().map(CheckpointId::to_string).collect(),
-        changes: entries.map(change_of).collect(),
-        steps: steps.collect(),
-        left: Vec::new(),
-    };
-    (told, states)
-}
-
-fn act_of(step: &PlannedStep) -> RestoreAct {
-    match step.act {
-        Act::SetMode if matches!(step.wanted, PathState::Directory { .. }) => {
-            RestoreAct::MakeDirectory
-        }
-        Act::SetAside => RestoreAct::SetAside,
-        Act::BringBack => RestoreAct::BringBack,
-        Act::Remove => RestoreAct::Remove,
-        Act::RemoveDirectory => RestoreAct::RemoveDirectory,
-        Act::MakeDirectory => RestoreAct::MakeDirectory,
-        // A mode change rewrites the file, so that all changes take one code path.
-        Act::Write | Act::SetMode => RestoreAct::Write,
-        Act::MakeLink => RestoreAct::MakeLink,
-        Act::Nothing => RestoreAct::Nothing,
-    }
-}
-
-fn conflict_of(conflict: &Conflict) -> RestoreConflict {
-    let why = match conflict {
-        Conflict::Changed { after, by: Changer::Session { session, id } } => {
-            format!("session {session} changed it after {after}, in {id}")
-        }
-        Conflict::Changed { after, by: Changer::Unknown } => {
-            format!("a person, another program or a command changed it after {after}")
-        }
-        Conflict::Foreign => String::from("what is there was not made by the session, and stays"),
-        Conflict::NotKept => String::from("its content was too large to be kept"),
-    };
-    RestoreConflict { why, can_be_forced: conflict.can_be_forced() }
-}
-
-fn change_of(entry: &Entry) -> PathChange {
-    PathChange {
-        path: entry.path.clone(),
-        before: was(&entry.before),
-        after: entry.after.as_ref().map(was),
-        settled: entry.settled,
-    }
-}
-
-fn was(state: &PathState) -> Was {
-    state.into()
 }
 
 /// The checkpoints of the World of one call.

@@ -52,16 +52,18 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
     let structured = found.structured.as_ref();
     let mut args = args.clone();
     if asks && (!found.ok || structured.is_some_and(|found| !found["refused"].is_null())) {
-        for block in &found.content {
-            if let Block::Text { text } = block {
-                screen::say(text.trim_end());
-            }
-        }
-        // What can be undone is offered, as the question that follows.
         let others = structured.and_then(|found| found["n_others"].as_u64()).unwrap_or(0);
-        if others == 0 {
+        let refused = structured.and_then(|found| found["refused"].as_str());
+        let Some(refused) = refused.filter(|_| 0 < others) else {
+            for block in &found.content {
+                if let Block::Text { text } = block {
+                    screen::say(text.trim_end());
+                }
+            }
             return Ok(ExitCode::FAILURE);
-        }
+        };
+        // What can be undone is offered, as the question that follows.
+        screen::say(refused);
         args.partial = true;
         screen::say(&format!(
             "{others} of the paths can be undone, and the others stay as they are:"
