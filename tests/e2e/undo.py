@@ -801,6 +801,7 @@ def conflicts(directory):
         names = [f"f{n}" for n in range(16)]
         root = made(directory / "sixteen", **{name: f"{name}\n" for name in names})
         with Pipe(root, "--session", "one") as one, Pipe(root, "--session", "two") as two:
+            true(one.bash("echo x > before")["ok"], "an earlier change")
             reply = one.bash("for file in f*; do echo x > $file; done")
             true(two.bash("echo y > f3; echo y > f7")["ok"], "the other session")
             refused = one.call("Undo")
@@ -809,6 +810,12 @@ def conflicts(directory):
             undone = one.call("Undo", partial=True)
             checks.contains(json.dumps(undone["content"]), "14 changed, 2 left alone", "left  f3", "left  f7")
             left = {"f3": "y\n", "f7": "y\n"}
+            # What was left is not asked for again by the undo of an earlier change.
+            true(one.call("Undo", redo=True)["ok"] and (root / "before").exists(), "redo")
+            true(one.call("Undo", partial=True)["ok"], "undo once more")
+            undone = one.call("Undo")
+            true(undone["ok"] and not (root / "before").exists(), f"{undone['error']}")
+            true(one.call("Undo", redo=True)["ok"], "redo of the earlier one")
             equal({name: (root / name).read_text() for name in names}, {name: f"{name}\n" for name in names} | left, "the files")
             true(one.call("Undo", redo=True)["ok"], "redo")
             equal({name: (root / name).read_text() for name in names}, dict.fromkeys(names, "x\n") | left, "the files")

@@ -178,12 +178,25 @@ impl Guard {
     ) -> Result<(Contained, bool), ToolError> {
         let checkpoints = self.shared.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
         let (held, operations) = (checkpoints.hold()?, restore.operations);
-        let (id, history) = self.history(checkpoints, restore, id, (cwd, narrowed))?;
+        let (id, mut history) = self.history(checkpoints, restore, id, (cwd, narrowed))?;
         let since = Some(id).filter(|_| !restore.only && restore.path.is_none());
         let entries = checkpoints.entries(id)?;
         let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
         let listed = checkpoints.list(&query)?.pop().ok_or(CheckpointError::Unknown(id))?;
         let session = listed.mark.session.as_str();
+        if !restore.force {
+            let query = Query {
+                session: Some(session),
+                turn: None,
+                id: None,
+                before: None,
+                limit: MAX_LOOKED,
+            };
+            let in_force = UndoHistory::of(&checkpoints.list(&query)?).left(false);
+            if in_force.contains(&id) {
+                history.retain_in_force(&in_force.into_iter().collect());
+            }
+        }
         if !restore.looks && !restore.force && checkpoints.has_running_command(session) {
             let message = format!(
                 "the restore of {id} is refused: a command of session {} runs, and changed files already",

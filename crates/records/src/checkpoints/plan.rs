@@ -7,7 +7,7 @@
 //! Force overrides such a conflict. Nothing overrides [`Conflict::Foreign`]: the restore would remove or
 //! replace a file that the session cannot have made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::index::Change;
@@ -168,6 +168,15 @@ impl History {
     /// Retains only the wanted paths, for a partial restore.
     pub fn retain(&mut self, mut wanted: impl FnMut(&Path) -> bool) {
         self.paths.retain(|path, _| wanted(path));
+    }
+
+    /// Leaves out the paths whose changes were all taken back before: what an earlier undo left, or the user changed since, does
+    /// not concern this one.
+    pub fn retain_in_force(&mut self, in_force: &HashSet<CheckpointId>) {
+        let session = &self.session;
+        self.paths.retain(|_, changes| {
+            changes.iter().any(|change| change.session == *session && in_force.contains(&change.id))
+        });
     }
 
     /// Returns the plan. `look` returns the current state of a path.
