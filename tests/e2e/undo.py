@@ -9,6 +9,8 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 
@@ -175,7 +177,6 @@ def scripts(directory):
         is_repository = chance.random() < 0.25
         n_repositories += is_repository
         if is_repository:
-            checks.write(root / "looked-at", "of all commits\n")
             for words in [("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "--allow-empty", "-m", "first")]:
                 git(root, *words)
         now_of = lambda: (look(root), state_of_git(root) if is_repository else None)
@@ -251,7 +252,6 @@ GIT_CASES = {
 def repository(root):
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
-    checks.write(root / "looked-at", "of all commits\n")
     for n in range(3):
         checks.write(root / "tracked", f"version {n}\n")
         checks.write(root / "dir/deep" / f"file{n}", f"{n}\n" * 100)
@@ -271,16 +271,15 @@ def repository(root):
 
 @contextlib.contextmanager
 def editor(root):
-    """An editor that asks git for changes every 50 ms and touches a file, so that git writes its index each time."""
+    """An editor that asks git for changes every 50 ms, whose git writes the index each time."""
     ended, looks = threading.Event(), []
 
     def look():
         while not ended.wait(0.05):
             if (root / ".git/index").exists():
-                with contextlib.suppress(FileNotFoundError):
-                    os.utime(root / "looked-at", (1_000_000_000 + len(looks), 1_000_000_000))
-                asked = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True)
-                looks.append(asked.returncode)
+                subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True)
+                written = subprocess.run(["git", "update-index", "-q", "--refresh", "--force-write-index"], cwd=root, capture_output=True)
+                looks.append(written.returncode)
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -428,6 +427,39 @@ def tools_of_the_user(directory):
         true(not root.exists(), "rm -rf left something")
 
 
+def without_rights(directory):
+    """A user without the rights of root: modes keep files from their owner too."""
+    with check("as another user than root: read-only files and directories are undone and redone"):
+        root = made(directory / "modes", **{"d/a": "a\n", "b": "b\n", "e/f": "f\n"})
+        git(root, "init", "-q")
+        git(root, "add", "-A")
+        git(root, "commit", "-qm", "first")
+        was, before = look(root), state_of_git(root)
+        with Pipe(root) as pipe:
+            names = "".join(f"export {key}={value}; " for key, value in NAMES.items())
+            reply = pipe.bash(names + "chmod -R a-w d; echo x > b; chmod 400 b; rm -rf e; echo y > e; chmod 400 e; git add -A; git commit -qm two; git gc -q")
+            there = look(root)
+            true(difference(there, was), "nothing changed")
+            undone = pipe.call("Undo")
+            true(undone["ok"], f"{undone['error']}")
+            true(not difference(look(root), was), difference(look(root), was))
+            now = state_of_git(root)
+            equal([now[key] for key in ["head", "refs", "index", "fsck"]], [before[key] for key in ["head", "refs", "index", "fsck"]], "the repository")
+            redone = pipe.call("Undo", redo=True)
+            true(redone["ok"], f"{redone['error']}")
+            true(not difference(look(root), there), difference(look(root), there))
+    with check("as another user than root: what cannot be read is left by a partial restore"):
+        root = made(directory / "unreadable", a="a\n", b="b\n")
+        with Pipe(root) as pipe:
+            reply = pipe.bash("echo x > a; echo x > b; chmod 000 b")
+            if os.getuid() == 0:
+                raise Skip("root reads everything")
+            checks.contains(pipe.restore(checkpoint(reply))["error"]["message"], "at 1 of 2 paths: the system denies access: b")
+            true(pipe.restore(checkpoint(reply), partial=True)["ok"] and (root / "a").read_text() == "a\n", "the other file")
+            (root / "b").chmod(0o600)
+            true(pipe.restore(checkpoint(reply), force=True)["ok"] and (root / "b").read_text() == "b\n", "once it can be read")
+
+
 def on_other_file_systems(directory):
     with check("a root on another file system than the state directory"):
         if not os.path.ismount("/dev/shm"):
@@ -573,6 +605,7 @@ def builders(directory):
     with check("cargo build: target goes out of the way, and the redo brings it back"):
         # The tests have another home, in which rustup knows no toolchain.
         home = {**os.environ, "HOME": str(checks.USER_HOME), "RUSTUP_HOME": str(checks.USER_HOME / ".rustup")}
+        home.pop("CARGO_TARGET_DIR", None)
         if not shutil.which("rustc"):
             raise Skip("rustc is not installed")
         toolchain = subprocess.run(["rustc", "--print", "sysroot"], env=home, cwd="/", capture_output=True, text=True)
@@ -628,6 +661,31 @@ def anew(directory):
                 restored = pipe.restore(checkpoint(reply))
                 true(restored["ok"], f"{restored['error']}")
                 true(not difference(look(root), was), difference(look(root), was))
+    with check("later changes of such a directory hide nothing that a command planted, and bring nothing back"):
+        root = project("hidden", **{"node_modules/x": "x\n"})
+        time.sleep(2.1)
+        with Pipe(root) as pipe:
+            reply = pipe.bash("echo planted > node_modules/y; mkdir node_modules/.git; echo x > a")
+            true(pipe.bash("chmod 700 node_modules; echo y > a")["ok"], "the second command")
+            true(pipe.restore(checkpoint(reply))["ok"], "the restore")
+        true(not (root / "node_modules").exists() and (root / "a").read_text() == "a\n", "it stays in place")
+        root = project("brought-back")
+        time.sleep(2.1)
+        with Pipe(root) as pipe:
+            was = look(root)
+            reply = pipe.bash("mkdir node_modules; echo planted > node_modules/y; echo x > a")
+            pipe.bash("echo '# more' >> .gitignore")
+            pipe.bash("rm -rf node_modules; echo y > a")
+            true(pipe.restore(checkpoint(reply))["ok"], "the restore")
+        true(not difference(look(root), was), difference(look(root), was))
+    with check("a directory that its owner may not write moves away all the same"):
+        root = project("read-only", **{"node_modules/x": "x\n"})
+        time.sleep(2.1)
+        with Pipe(root) as pipe:
+            reply = pipe.bash("echo planted > node_modules/y; chmod 555 node_modules; echo x > a")
+            true(pipe.restore(checkpoint(reply))["ok"] and not (root / "node_modules").exists(), "it stays")
+            [aside] = (root / ".sinew/undone").glob("*/node_modules")
+            equal(oct(stat.S_IMODE(aside.stat().st_mode)), oct(0o555), "its mode")
     with check("edits beneath a directory that moves away block no undo"):
         root = project("beneath", **{"node_modules/x/y": "y\n"})
         time.sleep(2.1)
@@ -845,21 +903,21 @@ def conflicts(directory):
             checks.contains(json.dumps(partial["content"]), "1 changed, 2 left alone")
         equal((root / "a").read_text(), "a\n", "the other file")
         equal(sorted(name for name in os.listdir(os.fsencode(root)) if name != b".sinew"), [b"a", b"new\xff"], "the names")
-    with check("a restore waits for no command in the background, and is refused while it changes files"):
-        root = made(directory / "under-way", a="a\n", b="b\n")
+    with check("a restore is refused where a command in the background changes the same files, and only there"):
+        root = made(directory / "under-way", a="a\n", b="b\n", c="c\n")
         with Pipe(root, "--session", "under-way") as pipe:
-            first = checkpoint(pipe.bash("echo x > a"))
-            begun = pipe.call("Bash", command="echo y > b; sleep 60", run_in_background=True)
+            first = checkpoint(pipe.bash("echo x > a; echo x > b"))
+            pipe.call("Bash", command="echo y > b; sleep 60", run_in_background=True)
             for _ in range(200):
                 if (root / "b").read_text() == "y\n":
                     break
                 time.sleep(0.05)
-            refused = pipe.restore(first)
-            checks.contains(refused["error"]["message"], "a command of session under-way runs")
+            checks.contains(pipe.restore(first)["error"]["message"], "at 1 of 2 paths: a command that runs changes it: b")
             with Pipe(root) as other:
-                checks.contains(other.restore(first)["error"]["message"], "a command of session under-way runs")
-            equal((root / "a").read_text(), "x\n", "the file")
-            true(pipe.call("KillShell", shell_id="b1")["ok"], f"{begun}")
+                checks.contains(other.restore(first)["error"]["message"], "a command that runs changes it: b")
+            second = checkpoint(pipe.bash("echo x > c"))
+            true(pipe.restore(second)["ok"] and (root / "c").read_text() == "c\n", "another file")
+            true(pipe.call("KillShell", shell_id="b1")["ok"], "the end of the command")
             true(pipe.restore(first)["ok"], "once it ended")
         equal([(root / name).read_text() for name in "ab"], ["a\n", "b\n"], "the files")
     with check("a branch is not set to a commit that the user removed meanwhile"):
@@ -898,7 +956,7 @@ def conflicts(directory):
             refused = pipe.restore(checkpoint(reply))
             true(not refused["ok"], f"{refused}")
             forced = pipe.restore(checkpoint(reply), partial=True, force=True)
-            checks.contains(json.dumps(forced["content"]), "1 changed, 1 left alone", "left  large  (its content was too large")
+            checks.contains(json.dumps(forced["content"]), "1 changed, 1 left alone", "left  large  (its content is not kept")
         equal((root / "a").read_text(), "a\n", "the other file")
     if AT_NIGHT:
         with check("a command that changes 100,000 files says that its undo is not complete"):
@@ -928,10 +986,39 @@ def look_of_an_editor(root):
     return False
 
 
+def as_another_user(directory):
+    """Runs a part of the suite as the user nobody, for whom modes count."""
+    home = directory / "other-user"
+    home.mkdir()
+    binary = home / "sinew"
+    shutil.copy(checks.binary(), binary)
+    shutil.chown(home, "nobody")
+    for parent in home.parents:
+        if parent.stat().st_mode & 0o001 == 0 and directory in [parent, *parent.parents]:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    env = {**os.environ, "SINEW_UNDO_USER": "1", "SINEW_BIN": str(binary), "TMPDIR": str(home), "HOME": str(home), "SINEW_UNDO_SCRIPTS": str(N_SCRIPTS // 6), "SINEW_UNDO_SEED": str(SEED + 1)}
+    copy = home / "e2e"
+    shutil.copytree(os.path.dirname(os.path.abspath(__file__)), copy, ignore=shutil.ignore_patterns("__pycache__"))
+    # Another user may not reach the Python of this one.
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if not python:
+        checks.line("skip", "as another user than root: no Python of the system is installed")
+        return
+    ran = subprocess.run([python, str(copy / "undo.py")], cwd=home, env=env, user="nobody", group="nogroup", extra_groups=[], capture_output=True, text=True)
+    for text in ran.stdout.splitlines():
+        print(text)
+    with check("as another user than root: that part ran"):
+        true(ran.returncode == 0 and "random scripts" in ran.stdout, f"{ran.returncode}: {ran.stderr[-600:]}")
+
+
 NAMES = {"GIT_AUTHOR_NAME": "T", "GIT_AUTHOR_EMAIL": "t@example.com", "GIT_COMMITTER_NAME": "T", "GIT_COMMITTER_EMAIL": "t@example.com"}
 
 
 def main(directory):
+    if os.getuid() == 0:
+        as_another_user(directory)
+    else:
+        without_rights(directory)
     in_repositories(directory)
     for level in ["namespaces", "bubblewrap", "landlock"]:
         if level == "bubblewrap" and not shutil.which("bwrap"):
@@ -951,5 +1038,17 @@ def main(directory):
         scripts(directory)
 
 
+def of_another_user():
+    """The part that another user runs, who cannot have a user database of the suite's own."""
+    directory = type(checks.USER_HOME)(tempfile.mkdtemp(prefix="sinew-e2e-undo-")).resolve()
+    checks.at_home(directory / "home")
+    without_rights(directory)
+    with check("as another user than root: random scripts of commands are undone"):
+        scripts(directory)
+    sys.exit(1 if checks.failed else 0)
+
+
 if __name__ == "__main__":
+    if os.environ.get("SINEW_UNDO_USER"):
+        of_another_user()
     checks.run(main)

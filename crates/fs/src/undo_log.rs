@@ -87,6 +87,26 @@ pub enum UndoRecord {
     Came(PathBuf),
 }
 
+impl UndoRecord {
+    /// Returns the paths that the change concerns, except directories whose changes are not recorded.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let (one, other) = match self {
+            Self::Made(path)
+            | Self::File(path, ..)
+            | Self::Link(path, _)
+            | Self::Directory(path, _)
+            | Self::Special(path)
+            | Self::Mode(path, ..)
+            | Self::Came(path) => (Some(path), None),
+            Self::Moved(from, to, ..)
+            | Self::Exchanged(from, to, ..)
+            | Self::Linked(from, to, _) => (Some(from), Some(to)),
+            Self::Full | Self::Rebuilt(_) => (None, None),
+        };
+        one.into_iter().chain(other).map(PathBuf::as_path)
+    }
+}
+
 /// The changes of a log, each with its records, in order.
 pub type UndoGroups = Vec<Vec<UndoRecord>>;
 

@@ -64,6 +64,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) deferred_close: &'a DeferredClose,
     /// Earliest time at which the caller could read the old file.
     pub(crate) since: Stamp,
+    /// Whether a file that its owner may not write is replaced or removed too: a restore brings its mode back.
+    pub(crate) replaces_read_only: bool,
 }
 
 /// Why an attempt failed.
@@ -102,7 +104,10 @@ impl NameChange<'_> {
             self.check_expected(None)?;
             return Ok(None);
         };
-        let old = Original::open(dir, self.name, seen)?;
+        let old = match self.terms.replaces_read_only {
+            true => Original::open_to_read(dir, self.name, seen)?,
+            false => Original::open(dir, self.name, seen)?,
+        };
         self.check_expected(Some(identity_of(&old.stat)))?;
         Ok(Some(old))
     }

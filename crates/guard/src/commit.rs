@@ -117,10 +117,7 @@ pub(crate) fn commit(
     match done {
         Ok(mut done) => {
             let first = parts.first().map_or(Slot(0), |part| part.slot);
-            let kept_all = parents.set_modes().and(parents.keep(terms.settings.sync, kept));
-            if let Err(error) = kept_all {
-                done.late.get_or_insert(CommitError { slot: first, error });
-            }
+            // Before the final modes, which may lock the owner out of a directory.
             for DirectoryPart { slot, place, deed } in directories {
                 let moved = match deed {
                     OfDirectory::Made(_) => continue,
@@ -137,6 +134,10 @@ pub(crate) fn commit(
                 if let Err(error) = moved {
                     done.late.get_or_insert(CommitError { slot: *slot, error });
                 }
+            }
+            let kept_all = parents.set_modes().and(parents.keep(terms.settings.sync, kept));
+            if let Err(error) = kept_all {
+                done.late.get_or_insert(CommitError { slot: first, error });
             }
             Ok(done)
         }

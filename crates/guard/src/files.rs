@@ -251,6 +251,7 @@ impl GuardedFiles {
             kept: &self.kept,
             deferred_close: &self.guard.shared.deferred_close,
             since: self.since,
+            replaces_read_only: self.restoring.is_some(),
         }
     }
 

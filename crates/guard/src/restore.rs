@@ -20,7 +20,7 @@ use rustix::fs::{fstat, readlinkat};
 use sinew_tool::{
     Access, CheckpointInfo, CheckpointQuery, Claim, ContentHash, FileError, FileKind, FileState,
     Identity, Kind, Links, NoCheckpoints, PathChange, Restore, RestoreAct, RestoreChoice,
-    RestoreConflict, RestorePlan, RestoreStep, Ruling, Slot, Targets, ToolError, Was, shown_line,
+    RestoreConflict, RestorePlan, RestoreStep, Ruling, Slot, Targets, ToolError, Was,
 };
 
 use crate::change::kept::path_of;
@@ -134,6 +134,8 @@ struct Look {
     meaning: Option<ContentHash>,
     /// The command that makes a directory anew.
     rebuild: Option<&'static str>,
+    /// Why no call can look at it, or change it.
+    problem: Option<String>,
 }
 
 impl Guard {
@@ -197,18 +199,16 @@ impl Guard {
                 history.retain_in_force(&in_force.into_iter().collect());
             }
         }
-        if !restore.looks && !restore.force && checkpoints.has_running_command(session) {
-            let message = format!(
-                "the restore of {id} is refused: a command of session {} runs, and changed files already",
-                shown_line(session)
-            );
-            let hint = "wait until it ends, or end it; `force` restores all the same";
-            return Err(ToolError::new(Kind::Stale, message).hint(hint));
-        }
+        let under_way = checkpoints.paths_under_way();
         for _ in 0..MAX_ATTEMPTS {
             let of_call = (cwd, narrowed);
-            let planned =
-                self.try_plan(checkpoints, restore, (&history, &listed), &entries, of_call)?;
+            let planned = self.try_plan(
+                checkpoints,
+                restore,
+                (&history, &listed, &under_way),
+                &entries,
+                of_call,
+            )?;
             if let Some(Planned { contained, plan, states, meanings, acts }) = planned {
                 let git = GitFiles::of(&plan, meanings);
                 let of_memory = restore.of_memory;
@@ -226,7 +226,7 @@ impl Guard {
         self: &Arc<Self>,
         checkpoints: &Checkpoints,
         restore: &Restore,
-        (history, listed): (&History, &Listed),
+        (history, listed, under_way): (&History, &Listed, &HashSet<PathBuf>),
         entries: &[Entry],
         (cwd, narrowed): (Option<&Path>, Option<&[PathBuf]>),
     ) -> Result<Option<Planned>, ToolError> {
@@ -246,15 +246,14 @@ impl Guard {
         let plan = history.plan_by(seen, means_same)?;
         let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
         let (mut plan, states) = told(&plan, listed, entries);
-        annotate(&mut plan, &looks, &states, checkpoints);
+        annotate(&mut plan, &looks, under_way, (&states, checkpoints));
+        let mut is_one_left = mark_not_emptied(&mut plan, &looks);
         if restore.partial {
             plan.leave_refused(restore.force);
-        }
-        while let Some((dir, path)) = in_the_way(&plan, &looks) {
-            if !restore.partial {
-                return Err(not_emptied(&path));
+            while is_one_left {
+                is_one_left = mark_not_emptied(&mut plan, &looks);
+                plan.leave_refused(restore.force);
             }
-            plan.leave(&dir, "a directory is in the way, and holds what the session did not make");
         }
         let meanings = looks.iter().filter_map(|(path, look)| Some((path.clone(), look.meaning?)));
         let meanings = meanings.collect();
@@ -355,19 +354,34 @@ impl Guard {
                 let of_call = self.contain(&[], cwd, narrowed)?;
                 let place = resolve::resolve(of_call.roots(), path, Links::Itself);
                 let look = place.and_then(|place| look_at(&place));
-                looks.insert(path.to_owned(), look.unwrap_or_else(|_| Look::of_nothing()));
+                let why = "its name is not UTF-8, so no call can change it";
+                let look = look.unwrap_or_else(|_| Look::of_nothing());
+                looks.insert(path.to_owned(), Look { problem: Some(why.to_owned()), ..look });
                 continue;
             }
             let claim = self.looking(restore, written(path)?);
             match self.contain(std::slice::from_ref(&claim), cwd, narrowed) {
                 Ok(one) => {
-                    let about = |error: FileError| error.about(&path.to_string_lossy());
                     let target = one.targets().files.first().map(|target| target.path.as_path());
-                    if target != Some(path) {
-                        return Err(led_elsewhere(path));
-                    }
-                    let place = one.places().first();
-                    let look = place.map(look_at).transpose().map_err(about)?;
+                    let look = match one.places().first() {
+                        Some(place) if target == Some(path) => look_at(place),
+                        _ => {
+                            let why =
+                                "a symbolic link is on the way now, and a restore follows none";
+                            looks.insert(path.to_owned(), Look::of_problem(why.to_owned()));
+                            continue;
+                        }
+                    };
+                    let look = match look {
+                        Ok(look) => Some(look),
+                        Err(FileError::Permission) => {
+                            let why = String::from("the system denies access");
+                            looks.insert(path.to_owned(), Look::of_problem(why));
+                            claims.push(claim);
+                            continue;
+                        }
+                        Err(error) => return Err(error.about(&path.to_string_lossy())),
+                    };
                     let is_in_the_way = |look: &Look| {
                         !matches!(look.state, PathState::Directory { .. } | PathState::Absent)
                     };
@@ -376,6 +390,10 @@ impl Guard {
                     }
                     looks.extend(look.map(|look| (path.to_owned(), look)));
                     claims.push(claim);
+                }
+                Err(error) if error.kind == Kind::PermissionDenied => {
+                    let why = String::from("the system denies access");
+                    looks.insert(path.to_owned(), Look::of_problem(why));
                 }
                 // A non-directory took the place of the parent.
                 Err(error) if error.kind == Kind::NotRegularFile => {
@@ -394,6 +412,10 @@ impl Guard {
 }
 
 impl Look {
+    fn of_problem(why: String) -> Self {
+        Self { problem: Some(why), ..Self::of_nothing() }
+    }
+
     fn of_nothing() -> Self {
         Self {
             state: PathState::Absent,
@@ -401,6 +423,7 @@ impl Look {
             names: Vec::new(),
             meaning: None,
             rebuild: None,
+            problem: None,
         }
     }
 }
@@ -433,18 +456,32 @@ fn last(
     Ok((first, further))
 }
 
-/// Adds what the plan of the records does not know: names that no call can give, references to objects that are gone, and
-/// how a directory that moves aside is made anew.
+/// Adds what the plan of the records does not know: names that no call can give, paths that a running command changes,
+/// references to objects that are gone, and how a directory that moves aside is made anew.
 fn annotate(
     plan: &mut RestorePlan,
     looks: &BTreeMap<PathBuf, Look>,
-    states: &States,
-    checkpoints: &Checkpoints,
+    under_way: &HashSet<PathBuf>,
+    (states, checkpoints): (&States, &Checkpoints),
 ) {
-    for step in plan.steps.iter_mut().filter(|step| step.path.to_str().is_none()) {
-        if step.act != RestoreAct::Nothing {
-            let why = String::from("its name is not UTF-8, so no call can change it");
+    for step in &mut plan.steps {
+        let problem = looks.get(&step.path).and_then(|look| look.problem.clone());
+        let is_unknown = |path: &PathBuf| path.to_str().is_some();
+        // What could not be looked at may differ, also where nothing seems to be there.
+        if let Some(why) =
+            problem.filter(|_| step.act != RestoreAct::Nothing || is_unknown(&step.path))
+        {
             step.conflict = Some(RestoreConflict { why, can_be_forced: false });
+        }
+    }
+    let acting = plan.steps.iter_mut().filter(|step| step.act != RestoreAct::Nothing);
+    let may_wait = |step: &&mut RestoreStep| {
+        step.conflict.as_ref().is_none_or(|conflict| conflict.can_be_forced)
+    };
+    for step in acting.filter(may_wait) {
+        if step.path.ancestors().any(|path| under_way.contains(path)) {
+            let why = String::from("a command that runs changes it");
+            step.conflict = Some(RestoreConflict { why, can_be_forced: true });
         }
     }
     git_references::mark(plan, |step| {
@@ -462,38 +499,33 @@ fn annotate(
     }
 }
 
-/// Returns a directory that is replaced and not emptied, and what is in it.
-fn in_the_way(plan: &RestorePlan, looks: &BTreeMap<PathBuf, Look>) -> Option<(PathBuf, PathBuf)> {
-    let removes = |step: &&RestoreStep| {
-        matches!(step.act, RestoreAct::Remove | RestoreAct::RemoveDirectory | RestoreAct::SetAside)
+/// Marks each directory that is replaced and not emptied, and returns whether there is one. A directory is emptied if all that
+/// is in it is removed, and in turn emptied.
+fn mark_not_emptied(plan: &mut RestorePlan, looks: &BTreeMap<PathBuf, Look>) -> bool {
+    let removed = |step: &&RestoreStep| {
+        matches!(step.act, RestoreAct::Remove | RestoreAct::SetAside) && step.conflict.is_none()
     };
-    let removed: HashSet<&Path> =
-        plan.steps.iter().filter(removes).map(|step| step.path.as_path()).collect();
-    let replaced = plan
-        .steps
-        .iter()
-        .filter(|step| step.act == RestoreAct::RemoveDirectory && step.wanted != Was::Absent);
-    for step in replaced {
+    let mut gone: HashSet<PathBuf> =
+        plan.steps.iter().filter(removed).map(|step| step.path.clone()).collect();
+    let mut dirs: Vec<&mut RestoreStep> =
+        plan.steps.iter_mut().filter(|step| step.act == RestoreAct::RemoveDirectory).collect();
+    dirs.sort_by_key(|step| std::cmp::Reverse(step.path.components().count()));
+    let mut is_one_left = false;
+    for step in dirs {
         let names = looks.get(&step.path).map(|look| look.names.as_slice()).unwrap_or_default();
-        let names = names.iter().map(|name| name.to_bytes());
-        let mut left = names
-            .filter(|name| !matches!(*name, b"." | b".."))
-            .map(|name| step.path.join(path_of(name)))
-            .filter(|path| !removed.contains(&**path));
-        if let Some(path) = left.next() {
-            return Some((step.path.clone(), path));
+        let mut names = names.iter().map(|name| name.to_bytes());
+        let is_emptied = names.all(|name| {
+            matches!(name, b"." | b"..") || gone.contains(&step.path.join(path_of(name)))
+        });
+        if is_emptied {
+            gone.insert(step.path.clone());
+        } else if step.wanted != Was::Absent && step.conflict.is_none() {
+            let why = "a directory is in the way, and holds what the restore does not remove";
+            step.conflict = Some(RestoreConflict { why: why.to_owned(), can_be_forced: false });
+            is_one_left = true;
         }
     }
-    None
-}
-
-fn not_emptied(path: &Path) -> ToolError {
-    let message = format!(
-        "the restore is refused: a directory is in the way, and holds what it does not remove: {}",
-        path.to_string_lossy()
-    );
-    ToolError::new(Kind::Stale, message)
-        .hint("move it away, or restore the other paths with `partial`, or one by one with `path`")
+    is_one_left
 }
 
 /// Returns a real path as the text of a claim.
@@ -506,15 +538,6 @@ fn written(path: &Path) -> Result<String, ToolError> {
         )
         .hint("restore the other paths one by one with `path`")),
     }
-}
-
-fn led_elsewhere(path: &Path) -> ToolError {
-    let path = path.to_string_lossy();
-    ToolError::new(
-        Kind::PathDenied,
-        format!("a symbolic link is on the way now, and a restore follows none: {path}"),
-    )
-    .hint("put the directory back, or restore the other paths one by one with `path`")
 }
 
 /// Returns the access that a step needs.
@@ -566,7 +589,7 @@ fn look_at(place: &Place) -> Result<Look, FileError> {
         }
         _ => PathState::Special,
     };
-    Ok(Look { state, identity: Some(meta.identity), names, meaning, rebuild })
+    Ok(Look { state, identity: Some(meta.identity), names, meaning, rebuild, problem: None })
 }
 
 /// The checkpoints of the World of one call.

@@ -247,6 +247,9 @@ fn unmoved(step: &RestoreStep, cx: &Context) -> Option<String> {
                 "it could not be moved, so what commands changed in it is still there",
             ))
         }
+        RestoreAct::RemoveDirectory if is_there() && step.wanted == Was::Absent => {
+            Some(String::from("it is not empty, and stays"))
+        }
         RestoreAct::BringBack if !is_there() => Some(String::from("it is gone")),
         _ => None,
     }

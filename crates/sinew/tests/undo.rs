@@ -806,7 +806,7 @@ fn a_look_tells_what_was_never_kept() {
     let unkept = ["--set", "checkpoints.larger=unkept", "--set", "checkpoints.max_file_bytes=1"];
     let call = ["--approvals", "allow", "call", "Write", WRITE];
     place.says(&[&unkept[..], &call].concat(), 0, &["wrote"]);
-    let words = ["restoring c1 would fail", "its content was too large to be kept: a.txt"];
+    let words = ["restoring c1 would fail", "its content is not kept: a.txt"];
     place.says(&["checkpoint", "restore", "c1", "--dry-run"], 0, &words);
 }
 

@@ -4,12 +4,12 @@
 //! their root, which git ignores. One that cannot be moved stays, and the operation tells.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, Mode, RenameFlags, chmod, fstat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{FileError, Identity};
 
@@ -81,7 +81,7 @@ impl<'a> Aside<'a> {
             let own = store::own_directory_of(self.root)?;
             let above = store::directory(&store::directory(&own, c"undone")?, &self.number)?;
             let (dir, here) = self.here()?;
-            renameat_with(&*dir, here, &above, &self.name, RenameFlags::NOREPLACE)
+            rename((&dir, here), (&above, &self.name))
         };
         let is_bound = bound.is_none_or(is_same);
         self.settle(terms, PathState::SetAside(self.path()), is_bound && moved().is_ok());
@@ -97,7 +97,7 @@ impl<'a> Aside<'a> {
             let above = open_name(undone.as_fd(), &self.number, DIRECTORY_PATH)?;
             drop(open_name(above.as_fd(), &self.name, DIRECTORY_PATH)?);
             let (dir, here) = self.here()?;
-            renameat_with(&above, &self.name, &*dir, here, RenameFlags::NOREPLACE)?;
+            rename((&above, &self.name), (&dir, here))?;
             let _ = unlinkat(&*undone, &self.number, AtFlags::REMOVEDIR);
             Ok::<(), Errno>(())
         };
@@ -115,5 +115,22 @@ impl<'a> Aside<'a> {
             true => terms.kept.settle(&self.place.real, after),
             false => terms.kept.withdraw(&self.place.real),
         }
+    }
+}
+
+/// Renames a directory. One that its owner may not write cannot get another parent, so it is writable meanwhile.
+fn rename((from, old): (&impl AsFd, &CStr), (to, new): (&impl AsFd, &CStr)) -> Result<(), Errno> {
+    let renamed = || renameat_with(from, old, to, new, RenameFlags::NOREPLACE);
+    match renamed() {
+        Err(Errno::ACCESS) => {
+            let dir = open_name(from.as_fd(), old, DIRECTORY_PATH)?;
+            let mode = fstat(&dir)?.st_mode & 0o7777;
+            let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
+            chmod(&path, Mode::from_raw_mode(mode | 0o200))?;
+            let done = renamed();
+            let _ = chmod(&path, Mode::from_raw_mode(mode));
+            done
+        }
+        done => done,
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use sinew_fs::git_pack;
@@ -77,18 +78,18 @@ impl<'a> Objects<'a> {
             |dir: &PathBuf| dir.is_dir() || written.iter().any(|path| path.starts_with(dir));
         let dir = { dirs }.find(is_there);
         let in_dir = |name: &str| dir.as_ref().map(|dir| dir.join(name));
-        let packs = in_dir("pack").and_then(|dir| fs::read_dir(dir).ok());
-        let packs = packs.into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
         let is_index = |path: &PathBuf| path.extension().is_some_and(|end| end == "idx");
-        let packs = packs.filter(is_index).take(MAX_PACKS);
+        let listed = in_dir("pack").map_or(Ok(Vec::new()), |dir| packs_in(&dir));
+        let is_unknown = listed.is_err();
+        let packs = listed.unwrap_or_default();
         let comes_back = written
             .iter()
             .any(|path| is_index(path) && dir.as_ref().is_some_and(|dir| path.starts_with(dir)));
         let has_alternates = in_dir("info/alternates").is_some_and(|path| path.exists());
         Self {
-            packs: packs.filter_map(|path| File::open(path).ok()).collect(),
+            packs,
             written,
-            may_be_elsewhere: comes_back || has_alternates || dir.is_none(),
+            may_be_elsewhere: is_unknown || comes_back || has_alternates || dir.is_none(),
             dir,
         }
     }
@@ -108,6 +109,18 @@ impl<'a> Objects<'a> {
         let is_zero = id.bytes().all(|byte| byte == b'0');
         self.may_be_elsewhere || is_zero || loose().is_some() || packed()
     }
+}
+
+/// Opens the indexes of the packs in a directory.
+fn packs_in(dir: &Path) -> io::Result<Vec<File>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let is_index = |path: &PathBuf| path.extension().is_some_and(|end| end == "idx");
+    let packs: Vec<PathBuf> = paths.collect::<io::Result<_>>()?;
+    packs.into_iter().filter(is_index).take(MAX_PACKS).map(File::open).collect()
 }
 
 #[cfg(test)]

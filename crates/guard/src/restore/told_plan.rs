@@ -69,7 +69,7 @@ fn conflict_of(conflict: &Conflict) -> RestoreConflict {
             format!("a person, another program or a command changed it after {after}")
         }
         Conflict::Foreign => String::from("what is there was not made by the session, and stays"),
-        Conflict::NotKept => String::from("its content was too large to be kept"),
+        Conflict::NotKept => String::from("its content is not kept"),
     };
     RestoreConflict { why, can_be_forced: conflict.can_be_forced() }
 }

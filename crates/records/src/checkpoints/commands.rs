@@ -21,13 +21,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{CWD, FlockOperation, Mode, flock, fstat, openat};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use sinew_fs::roots::DIRECTORY_READ;
 use sinew_fs::state::StateDir;
-use sinew_fs::undo_log::{self, LOG, OldState, Origins};
+use sinew_fs::undo_log::{self, LOG, OldState, Origins, UndoRecord};
 use sinew_tool::sync::lock;
 use sinew_tool::{CommandChanges, ContentHash};
 
@@ -41,6 +42,9 @@ use changed_paths::{ADOPTED, ChangedPaths, Entries, adopted};
 
 /// The file that says which call a directory belongs to.
 const CALL: &str = "call";
+/// How often a lock that another process may be about to give back is looked at, and the pause between.
+const N_LOOKS: u32 = 30;
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
 /// The most bytes of a log that are read.
 const MAX_LOG: u64 = 256 << 20;
 /// The most paths whose states are worked out before the reply.
@@ -85,19 +89,29 @@ impl Checkpoints {
         self.shared.settings.commands
     }
 
-    /// Returns whether a command of a session runs, in any process, and changed something.
-    pub fn has_running_command(&self, session: &str) -> bool {
+    /// Returns the paths that running commands changed so far, in any process.
+    pub fn paths_under_way(&self) -> HashSet<PathBuf> {
         let dirs = fs::read_dir(StateDir::before_images_at(self.shared.state()));
-        let mut dirs = dirs.into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-        dirs.any(|dir| {
-            let Ok(mut call) = File::open(dir.join(CALL)) else { return false };
-            let mut text = String::new();
-            let is_held = flock(&call, FlockOperation::NonBlockingLockShared).is_err();
-            is_held
-                && call.read_to_string(&mut text).is_ok()
-                && read(&text).is_some_and(|(mark, _)| mark.session == session)
-                && fs::metadata(dir.join(LOG)).is_ok_and(|meta| meta.len() != 0)
-        })
+        let dirs = dirs.into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+        let mut paths = HashSet::new();
+        for dir in dirs {
+            let (Ok(call), Ok(log)) = (File::open(dir.join(CALL)), File::open(dir.join(LOG)))
+            else {
+                continue;
+            };
+            // Without its process, the supervisor of the command still holds the log.
+            let is_held =
+                |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).is_err();
+            let mut bytes = Vec::new();
+            if (is_held(&call) || is_held(&log))
+                && log.take(MAX_LOG).read_to_end(&mut bytes).is_ok()
+            {
+                let groups = undo_log::read(&bytes);
+                let records = groups.iter().flatten();
+                paths.extend(records.flat_map(UndoRecord::paths).map(Path::to_owned));
+            }
+        }
+        paths
     }
 
     /// Opens the directory where the changes of commands are kept; makes it if missing.
@@ -199,8 +213,13 @@ impl CommandDraft {
     /// Takes over a directory whose process died and whose command has ended.
     fn left(shared: Arc<SharedCheckpoints>, path: &Path) -> io::Result<Option<Self>> {
         let mut call = File::open(path.join(CALL))?;
-        if flock(&call, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Ok(None);
+        // Another process may just look whether it is locked.
+        let is_held = || flock(&call, FlockOperation::NonBlockingLockExclusive).is_err();
+        if is_held() {
+            thread::sleep(LOOK_PAUSE);
+            if is_held() {
+                return Ok(None);
+            }
         }
         let mut text = String::new();
         call.read_to_string(&mut text)?;
@@ -216,7 +235,15 @@ impl CommandDraft {
             fs::remove_dir_all(path)?;
             return Ok(None);
         };
-        if flock(&log, FlockOperation::NonBlockingLockExclusive).is_err() {
+        // The supervisor of a process that was killed ends with it, and may be about to.
+        let is_held = || flock(&log, FlockOperation::NonBlockingLockExclusive).is_err();
+        for _ in 0..N_LOOKS {
+            if !is_held() {
+                break;
+            }
+            thread::sleep(LOOK_PAUSE);
+        }
+        if is_held() {
             return Ok(None);
         }
         let dir = openat(CWD, path, DIRECTORY_READ, Mode::empty())?;

@@ -175,7 +175,8 @@ impl History {
     pub fn retain_in_force(&mut self, in_force: &HashSet<CheckpointId>) {
         let session = &self.session;
         self.paths.retain(|_, changes| {
-            changes.iter().any(|change| change.session == *session && in_force.contains(&change.id))
+            let mut own = changes.iter().filter(|change| change.session == *session);
+            own.any(|change| in_force.contains(&change.id) || is_rebuilt(&change.entry))
         });
     }
 
@@ -193,18 +194,18 @@ impl History {
     ) -> Result<Plan, E> {
         let mut steps = Vec::with_capacity(self.paths.len());
         let mut undone = BTreeSet::new();
-        // The directory that moves, or that an earlier restore moved, in the order of paths.
-        let mut aside: Option<&Path> = None;
+        // The directory that tools make anew that was met last, in the order of paths.
+        let mut rebuilt: Option<(&Path, CheckpointId)> = None;
         for (path, changes) in &self.paths {
             let chain = Chain::of(changes, &self.session);
             undone.extend(chain.own.iter().map(|change| change.id));
             let now = look(path)?;
-            if aside.is_some_and(|aside| path.starts_with(aside)) {
-                // It moves with the directory as it is.
+            let first = chain.own.first().map(|first| first.id);
+            if rebuilt.is_some_and(|(dir, since)| path.starts_with(dir) && Some(since) <= first) {
                 continue;
             }
-            if chain.moves_aside(&now) {
-                aside = Some(path);
+            if let Some(since) = chain.covers_since(&now) {
+                rebuilt = Some((path, since));
             }
             steps.extend(chain.steps(path, &now, &|one, other| means_same(path, one, other)));
         }
@@ -256,11 +257,21 @@ impl<'a> Chain<'a> {
             now: now.clone(),
             conflict,
         };
-        let rebuilt = self.steps_of_rebuilt(now);
-        if let Some((act, now)) = &rebuilt {
-            let is_back = matches!(wanted, PathState::File { .. } | PathState::Link(_));
+        let rebuilt = self.step_of_rebuilt(now);
+        if let Some((act, seen)) = &rebuilt {
+            let now = seen;
+            let is_of_dir = |state: &PathState| {
+                matches!(state, PathState::Absent | PathState::Rebuilt | PathState::SetAside(_))
+            };
+            // The restore that put something else there has no room for where the directory is.
+            let first = self.own.first().and_then(|first| first.entry.after.as_ref());
+            let is_lost = *wanted == PathState::Rebuilt
+                && first.is_some_and(|left| !is_of_dir(left) && *left == *seen);
+            if is_lost {
+                return vec![step(Act::Nothing, Some(Conflict::NotKept))];
+            }
             // What was there before the directory takes its place.
-            if !is_back || *act != Act::SetAside {
+            if is_of_dir(wanted) || *act != Act::SetAside {
                 let wanted =
                     if *act == Act::BringBack { PathState::Rebuilt } else { wanted.clone() };
                 return vec![PlannedStep { wanted, now: now.clone(), ..step(*act, None) }];
@@ -307,37 +318,41 @@ impl<'a> Chain<'a> {
         clear.into_iter().chain(put).map(|act| step(act, conflict.clone())).collect()
     }
 
-    /// Returns whether the path is a directory that moves out of the way or back, or that an earlier restore moved.
-    fn moves_aside(&self, now: &PathState) -> bool {
+    /// Returns from which change on nothing beneath the path is restored by itself; `None` of a path that is no directory that
+    /// tools make anew. What is beneath one moves with it as it is, and what commands changed there is not kept.
+    fn covers_since(&self, now: &PathState) -> Option<CheckpointId> {
+        let (act, _) = self.step_of_rebuilt(now)?;
         let is_away = |change: &&Change| matches!(change.entry.after, Some(PathState::SetAside(_)));
-        match self.steps_of_rebuilt(now) {
-            None => false,
-            Some((Act::SetAside | Act::BringBack, _)) => true,
-            Some(_) => *now == PathState::Absent && self.own.last().is_some_and(is_away),
-        }
+        let is_absent = *now == PathState::Absent;
+        let moves = matches!(act, Act::SetAside | Act::BringBack)
+            || is_absent && self.own.last().is_some_and(is_away);
+        let first = self.own.iter().find(|change| is_rebuilt(&change.entry));
+        if moves { Some(CheckpointId(0)) } else { first.map(|change| change.id) }
     }
 
-    /// Returns the steps of a directory that tools make anew; `None` of any other path. What commands changed in it is not kept,
-    /// and may be executed: it moves out of the way. A directory whose content was kept before is none.
-    fn steps_of_rebuilt(&self, now: &PathState) -> Option<(Act, PathState)> {
-        let is_one = |change: &&Change| {
-            let Entry { before, after, .. } = &change.entry;
-            *before == PathState::Rebuilt
-                || matches!(after, Some(PathState::Rebuilt | PathState::SetAside(_)))
+    /// Returns the step of a directory that tools make anew, and what is there; `None` of any other path. What commands changed
+    /// in it is not kept, and may be executed: it moves out of the way. A directory whose content was kept before is none.
+    fn step_of_rebuilt(&self, now: &PathState) -> Option<(Act, PathState)> {
+        // Changes of its mode say nothing about what is in it.
+        let is_mode = |entry: &Entry| {
+            let is_dir = |state: &PathState| matches!(state, PathState::Directory { .. });
+            is_dir(&entry.before) && entry.after.as_ref().is_some_and(is_dir)
         };
-        let (first, last) = (self.own.first()?, self.own.last()?);
-        let is_kept = matches!(first.entry.before, PathState::Directory { .. });
-        if is_kept || !self.own.iter().any(is_one) {
+        let own: Vec<&Entry> =
+            self.own.iter().map(|change| &change.entry).filter(|entry| !is_mode(entry)).collect();
+        let (first, last) = (own.first()?, own.last()?);
+        let is_kept = matches!(first.before, PathState::Directory { .. });
+        if is_kept || !own.iter().any(|entry| is_rebuilt(entry)) {
             return None;
         }
         let is_dir = matches!(now, PathState::Directory { .. });
-        let is_left = match &last.entry.after {
+        let is_left = match &last.after {
             Some(PathState::Rebuilt) => true,
-            // Its process died before the move.
-            Some(PathState::SetAside(_)) => !last.entry.settled,
+            // The process of the restore died before the move.
+            Some(PathState::SetAside(_)) => !last.settled && 1 < own.len(),
             _ => false,
         };
-        Some(match &first.entry.after {
+        Some(match &first.after {
             Some(aside @ PathState::SetAside(_)) if *now == PathState::Absent => {
                 (Act::BringBack, aside.clone())
             }
@@ -402,6 +417,12 @@ impl<'a> Chain<'a> {
         }
         None
     }
+}
+
+/// Returns whether a change is one of a directory that tools make anew.
+fn is_rebuilt(entry: &Entry) -> bool {
+    entry.before == PathState::Rebuilt
+        || matches!(entry.after, Some(PathState::Rebuilt | PathState::SetAside(_)))
 }
 
 /// Returns the states that a change may have left; an unsettled one may have left `before`.
