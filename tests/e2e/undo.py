@@ -132,6 +132,8 @@ class Tree:
         q = lambda path: "'" + path + "'"
         one, other, dir = q(one), q(other), q(dir)
         word = self.chance.randint(0, 10**9)
+        # Without the rights of root, nothing beneath such a directory can be looked at, neither by the suite.
+        chmod = "chmod" if os.getuid() == 0 else f"[ -d {one} ] || chmod"
         return self.chance.choice([
             f"cp {one} {other}", f"cp -r {dir} {other}", f"cp -al {dir} {other}", f"cp -p {one} {other}",
             f"mv {one} {other}", f"mv {dir} {other}", f"mv -T {dir} {other}", f"mv -f {one} {other}",
@@ -139,7 +141,7 @@ class Tree:
             f"rmdir {dir}", f"mkdir -p {dir}", f"mkdir {one}", f"ln {one} {other}", f"ln -s {one} {other}",
             f"ln -sfn {one} {other}", f"echo {word} > {one}", f"echo {word} >> {one}", f"truncate -s 10 {one}",
             f"truncate -s 5000 {one}", f"printf %s {word} | dd of={one} conv=notrunc status=none",
-            f"sed -i s/line/row{word}/ {one}", f"sed -i.old s/e/E/ {one}", f"chmod {self.chance.choice(['600', '755', 'a-w', 'u+x'])} {one}",
+            f"sed -i s/line/row{word}/ {one}", f"sed -i.old s/e/E/ {one}", f"{chmod} {self.chance.choice(['600', '755', 'a-w', 'u+x'])} {one}",
             f"chmod -R go-rx {dir}", f"tar cf {other}.tar {dir} && rm -rf {dir} && tar xf {other}.tar",
             f"find {dir} -type f -delete", f"find . -path ./.git -prune -o -name a -exec rm -rf {{}} +", f"touch {one}",
             f"cat {one} > tmp.$$ && mv tmp.$$ {other}", f"install -m 700 {one} {other}", f"mkfifo {one}; rm -f {one}",

@@ -115,7 +115,7 @@ const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
 
 /// How many vague words the comments of each crate hold, and the documents: no count may rise.
 const WORDS: &[(&str, usize)] = &[
-    ("documents", 234),
+    ("documents", 233),
     ("sinew", 78),
     ("sinew-config", 22),
     ("sinew-dialects", 6),

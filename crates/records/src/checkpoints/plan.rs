@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::index::Change;
 use super::{CheckpointId, Entry, PathState};
+use sinew_fs::undo_log::is_git_object;
 
 /// The extent of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -289,9 +290,12 @@ impl<'a> Chain<'a> {
         if matches!(wanted, PathState::Unkept { .. } | PathState::Special) {
             return vec![step(Act::Nothing, Some(Conflict::NotKept))];
         }
+        // Git makes and removes the directories of its objects at any time.
+        let is_dir = |state: &PathState| matches!(state, PathState::Directory { .. });
+        let is_of_objects = is_git_object(path) && (is_dir(wanted) || is_dir(now));
         let conflict = match rebuilt {
-            None => self.change_by_others(now, means_same),
-            Some(_) => None,
+            None if !is_of_objects => self.change_by_others(now, means_same),
+            _ => None,
         };
         let put = match (wanted, now) {
             (PathState::Absent, _) => None,

@@ -109,9 +109,18 @@ pub(super) fn lines(call: &LoggedCall, changes: &[CallChange], roots: &[PathBuf]
     let head = std::iter::once(tool).chain(subject).collect::<Vec<_>>().join(" ");
     let first = std::iter::once(head).chain(ended).chain(undone).collect::<Vec<_>>().join("  ");
     let mut lines = vec![first];
-    lines.extend(left.iter().take(MAX_PATHS).map(|change| change.file.words()));
-    if let Some(more @ 1..) = left.len().checked_sub(MAX_PATHS) {
+    // A repository is one line: the user knows what git writes there.
+    let is_of_git = |change: &&&CallChange| change.path.iter().any(|name| name == ".git");
+    let (of_git, files): (Vec<&CallChange>, Vec<&CallChange>) =
+        left.iter().copied().partition(|change| is_of_git(&change));
+    lines.extend(files.iter().take(MAX_PATHS).map(|change| change.file.words()));
+    if let Some(more @ 1..) = files.len().checked_sub(MAX_PATHS) {
         lines.push(format!("and {more} more"));
+    }
+    match of_git.as_slice() {
+        [] => {}
+        [one] => lines.push(one.file.words()),
+        several => lines.push(format!(".git ({} files)", several.len())),
     }
     lines
 }
