@@ -207,6 +207,8 @@ impl Workload {
         let mut copy = process::Command::new("cp");
         copy.arg("-a").arg(ready.join(".")).arg(&place.root);
         assert!(copy.status().expect("it runs").success(), "it is copied");
+        // What is not older than the session may be the work of its commands.
+        std::thread::sleep(SETTLES);
         let mut took = Vec::new();
         for (name, text) in self.commands {
             let root = place.root.as_os_str();
