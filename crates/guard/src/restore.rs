@@ -180,25 +180,11 @@ impl Guard {
     ) -> Result<(Contained, bool), ToolError> {
         let checkpoints = self.shared.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
         let (held, operations) = (checkpoints.hold()?, restore.operations);
-        let (id, mut history) = self.history(checkpoints, restore, id, (cwd, narrowed))?;
+        let (id, history) = self.history(checkpoints, restore, id, (cwd, narrowed))?;
         let since = Some(id).filter(|_| !restore.only && restore.path.is_none());
         let entries = checkpoints.entries(id)?;
         let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
         let listed = checkpoints.list(&query)?.pop().ok_or(CheckpointError::Unknown(id))?;
-        let session = listed.mark.session.as_str();
-        if !restore.force {
-            let query = Query {
-                session: Some(session),
-                turn: None,
-                id: None,
-                before: None,
-                limit: MAX_LOOKED,
-            };
-            let in_force = UndoHistory::of(&checkpoints.list(&query)?).left(false);
-            if in_force.contains(&id) {
-                history.retain_in_force(&in_force.into_iter().collect());
-            }
-        }
         let under_way = checkpoints.paths_under_way();
         for _ in 0..MAX_ATTEMPTS {
             let of_call = (cwd, narrowed);
@@ -247,11 +233,11 @@ impl Guard {
         let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
         let (mut plan, states) = told(&plan, listed, entries);
         annotate(&mut plan, &looks, under_way, (&states, checkpoints));
-        let mut is_one_left = mark_not_emptied(&mut plan, &looks);
+        let mut is_one_left = mark_not_emptied(&mut plan, &looks, restore.force);
         if restore.partial {
             plan.leave_refused(restore.force);
             while is_one_left {
-                is_one_left = mark_not_emptied(&mut plan, &looks);
+                is_one_left = mark_not_emptied(&mut plan, &looks, restore.force);
                 plan.leave_refused(restore.force);
             }
         }
@@ -501,9 +487,10 @@ fn annotate(
 
 /// Marks each directory that is replaced and not emptied, and returns whether there is one. A directory is emptied if all that
 /// is in it is removed, and in turn emptied.
-fn mark_not_emptied(plan: &mut RestorePlan, looks: &BTreeMap<PathBuf, Look>) -> bool {
+fn mark_not_emptied(plan: &mut RestorePlan, looks: &BTreeMap<PathBuf, Look>, force: bool) -> bool {
     let removed = |step: &&RestoreStep| {
-        matches!(step.act, RestoreAct::Remove | RestoreAct::SetAside) && step.conflict.is_none()
+        let is_done = step.conflict.as_ref().is_none_or(|conflict| force && conflict.can_be_forced);
+        matches!(step.act, RestoreAct::Remove | RestoreAct::SetAside) && is_done
     };
     let mut gone: HashSet<PathBuf> =
         plan.steps.iter().filter(removed).map(|step| step.path.clone()).collect();

@@ -7,8 +7,10 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use sinew_fs::git_pack;
 use sinew_tool::{RestoreAct, RestoreConflict, RestorePlan, RestoreStep};
 
@@ -120,7 +122,11 @@ fn packs_in(dir: &Path) -> io::Result<Vec<File>> {
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
     let is_index = |path: &PathBuf| path.extension().is_some_and(|end| end == "idx");
     let packs: Vec<PathBuf> = paths.collect::<io::Result<_>>()?;
-    packs.into_iter().filter(is_index).take(MAX_PACKS).map(File::open).collect()
+    let open = |path: PathBuf| {
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+    };
+    packs.into_iter().filter(is_index).take(MAX_PACKS).map(open).collect()
 }
 
 #[cfg(test)]

@@ -100,10 +100,12 @@ impl Checkpoints {
                 continue;
             };
             // Without its process, the supervisor of the command still holds the log.
-            let is_held =
+            let is_held = |file: &File| flock(file, FlockOperation::NonBlockingLockShared).is_err();
+            // The supervisor shares the lock of the log with others that only look.
+            let is_shared =
                 |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).is_err();
             let mut bytes = Vec::new();
-            if (is_held(&call) || is_held(&log))
+            if (is_held(&call) || is_shared(&log))
                 && log.take(MAX_LOG).read_to_end(&mut bytes).is_ok()
             {
                 let groups = undo_log::read(&bytes);
@@ -213,11 +215,14 @@ impl CommandDraft {
     /// Takes over a directory whose process died and whose command has ended.
     fn left(shared: Arc<SharedCheckpoints>, path: &Path) -> io::Result<Option<Self>> {
         let mut call = File::open(path.join(CALL))?;
+        if flock(&call, FlockOperation::NonBlockingLockShared).is_err() {
+            return Ok(None);
+        }
         // Another process may just look whether it is locked.
-        let is_held = || flock(&call, FlockOperation::NonBlockingLockExclusive).is_err();
-        if is_held() {
+        let is_looked_at = || flock(&call, FlockOperation::NonBlockingLockExclusive).is_err();
+        if is_looked_at() {
             thread::sleep(LOOK_PAUSE);
-            if is_held() {
+            if is_looked_at() {
                 return Ok(None);
             }
         }

@@ -83,7 +83,9 @@ impl PathState {
     /// Returns whether an undo may treat two states as equal; directories always are.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Directory { .. }, Self::Directory { .. }) => true,
+            (Self::Directory { .. } | Self::Rebuilt, Self::Directory { .. } | Self::Rebuilt) => {
+                true
+            }
             _ => self == other,
         }
     }

@@ -7,7 +7,7 @@
 //! Force overrides such a conflict. Nothing overrides [`Conflict::Foreign`]: the restore would remove or
 //! replace a file that the session cannot have made.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::index::Change;
@@ -171,16 +171,6 @@ impl History {
         self.paths.retain(|path, _| wanted(path));
     }
 
-    /// Leaves out the paths whose changes were all taken back before: what an earlier undo left, or the user changed since, does
-    /// not concern this one.
-    pub fn retain_in_force(&mut self, in_force: &HashSet<CheckpointId>) {
-        let session = &self.session;
-        self.paths.retain(|_, changes| {
-            let mut own = changes.iter().filter(|change| change.session == *session);
-            own.any(|change| in_force.contains(&change.id) || is_rebuilt(&change.entry))
-        });
-    }
-
     /// Returns the plan. `look` returns the current state of a path.
     pub fn plan<E>(&self, look: impl FnMut(&Path) -> Result<PathState, E>) -> Result<Plan, E> {
         self.plan_by(look, |_, _, _| false)
@@ -199,13 +189,14 @@ impl History {
         let mut rebuilt: Option<(&Path, CheckpointId)> = None;
         for (path, changes) in &self.paths {
             let chain = Chain::of(changes, &self.session);
-            undone.extend(chain.own.iter().map(|change| change.id));
             let now = look(path)?;
             let first = chain.own.first().map(|first| first.id);
-            if rebuilt.is_some_and(|(dir, since)| path.starts_with(dir) && Some(since) <= first) {
+            let is_beneath = rebuilt.is_some_and(|(dir, _)| path.starts_with(dir));
+            if is_beneath && rebuilt.is_some_and(|(_, since)| Some(since) <= first) {
                 continue;
             }
-            if let Some(since) = chain.covers_since(&now) {
+            undone.extend(chain.own.iter().map(|change| change.id));
+            if let Some(since) = chain.covers_since(&now).filter(|_| !is_beneath) {
                 rebuilt = Some((path, since));
             }
             steps.extend(chain.steps(path, &now, &|one, other| means_same(path, one, other)));
@@ -330,7 +321,9 @@ impl<'a> Chain<'a> {
         let is_absent = *now == PathState::Absent;
         let moves = matches!(act, Act::SetAside | Act::BringBack)
             || is_absent && self.own.last().is_some_and(is_away);
-        let first = self.own.iter().find(|change| is_rebuilt(&change.entry));
+        // One that was made anew after a restore moved it is that of others.
+        let is_of_others = !is_absent && self.own.last().is_some_and(is_away);
+        let first = self.own.iter().find(|change| is_rebuilt(&change.entry) && !is_of_others);
         if moves { Some(CheckpointId(0)) } else { first.map(|change| change.id) }
     }
 
@@ -345,7 +338,10 @@ impl<'a> Chain<'a> {
         let own: Vec<&Entry> =
             self.own.iter().map(|change| &change.entry).filter(|entry| !is_mode(entry)).collect();
         let (first, last) = (own.first()?, own.last()?);
-        let is_kept = matches!(first.before, PathState::Directory { .. });
+        let is_kept = self
+            .own
+            .first()
+            .is_some_and(|first| matches!(first.entry.before, PathState::Directory { .. }));
         if is_kept || !own.iter().any(|entry| is_rebuilt(entry)) {
             return None;
         }
