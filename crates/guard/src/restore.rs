@@ -204,7 +204,7 @@ impl Guard {
             }
         }
         Err(ToolError::new(Kind::Stale, "the files changed while the restore was worked out")
-            .hint("repeat the call once nobody else changes them"))
+            .hint("repeat the call once no other process changes them"))
     }
 
     /// Plans a restore by what is at its paths now; returns `None` if that changed meanwhile.

@@ -4,7 +4,7 @@
 //! leave a repository that git cannot read. Git itself does not run here, since its configuration may be that of the command.
 #![expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -29,12 +29,14 @@ pub(super) fn mark(plan: &mut RestorePlan, content: impl Fn(&RestoreStep) -> Opt
     }
     let written = plan.steps.iter().filter(|step| step.act == RestoreAct::Write);
     let written: HashSet<PathBuf> = written.map(|step| step.path.clone()).collect();
+    let mut known: HashMap<Option<PathBuf>, Objects<'_>> = HashMap::new();
     for step in &mut plan.steps {
         if !is_reference(&&*step) {
             continue;
         }
         let Some(text) = content(step) else { continue };
-        let objects = Objects::of(&step.path, &written);
+        let dir = objects_of(&step.path, &written);
+        let objects = known.entry(dir.clone()).or_insert_with(|| Objects::open(dir, &written));
         if let Some(id) = ids(&text).take(MAX_REFERENCES).find(|id| !objects.have(id)) {
             let id = id.get(..12).unwrap_or(id);
             let why = format!("its repository does not have the object {id} any more");
@@ -73,20 +75,15 @@ struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    fn of(path: &Path, written: &'a HashSet<PathBuf>) -> Self {
-        let in_git = |dir: &&Path| dir.iter().any(|name| name == ".git");
-        let dirs = path.ancestors().skip(1).take_while(in_git).map(|dir| dir.join("objects"));
-        let is_there =
-            |dir: &PathBuf| dir.is_dir() || written.iter().any(|path| path.starts_with(dir));
-        let dir = { dirs }.find(is_there);
+    /// Opens the packs in a directory of objects.
+    fn open(dir: Option<PathBuf>, written: &'a HashSet<PathBuf>) -> Self {
         let in_dir = |name: &str| dir.as_ref().map(|dir| dir.join(name));
-        let is_index = |path: &PathBuf| path.extension().is_some_and(|end| end == "idx");
         let listed = in_dir("pack").map_or(Ok(Vec::new()), |dir| packs_in(&dir));
         let is_unknown = listed.is_err();
         let packs = listed.unwrap_or_default();
-        let comes_back = written
-            .iter()
-            .any(|path| is_index(path) && dir.as_ref().is_some_and(|dir| path.starts_with(dir)));
+        let comes_back = written.iter().any(|path| {
+            is_pack_index(path) && dir.as_ref().is_some_and(|dir| path.starts_with(dir))
+        });
         let has_alternates = in_dir("info/alternates").is_some_and(|path| path.exists());
         Self {
             packs,
@@ -113,6 +110,17 @@ impl<'a> Objects<'a> {
     }
 }
 
+/// Returns the directory of the objects of a reference's repository, on the disk or as the restore brings it back.
+fn objects_of(path: &Path, written: &HashSet<PathBuf>) -> Option<PathBuf> {
+    let in_git = |dir: &&Path| dir.iter().any(|name| name == ".git");
+    let mut dirs = path.ancestors().skip(1).take_while(in_git).map(|dir| dir.join("objects"));
+    dirs.find(|dir| dir.is_dir() || written.iter().any(|path| path.starts_with(dir)))
+}
+
+fn is_pack_index(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "idx")
+}
+
 /// Opens the indexes of the packs in a directory.
 fn packs_in(dir: &Path) -> io::Result<Vec<File>> {
     let entries = match fs::read_dir(dir) {
@@ -120,13 +128,12 @@ fn packs_in(dir: &Path) -> io::Result<Vec<File>> {
         other => other?,
     };
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-    let is_index = |path: &PathBuf| path.extension().is_some_and(|end| end == "idx");
     let packs: Vec<PathBuf> = paths.collect::<io::Result<_>>()?;
     let open = |path: PathBuf| {
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
         File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)
     };
-    packs.into_iter().filter(is_index).take(MAX_PACKS).map(open).collect()
+    packs.into_iter().filter(|path| is_pack_index(path)).take(MAX_PACKS).map(open).collect()
 }
 
 #[cfg(test)]

@@ -255,7 +255,7 @@ impl<'a> Chain<'a> {
             let is_of_dir = |state: &PathState| {
                 matches!(state, PathState::Absent | PathState::Rebuilt | PathState::SetAside(_))
             };
-            // The restore that put something else there has no room for where the directory is.
+            // The entry of a restore that put a file in the place of the directory does not say where that moved.
             let first = self.own.first().and_then(|first| first.entry.after.as_ref());
             let is_lost = *wanted == PathState::Rebuilt
                 && first.is_some_and(|left| !is_of_dir(left) && *left == *seen);
