@@ -927,6 +927,22 @@ def conflicts(directory):
             true(pipe.call("KillShell", shell_id="b1")["ok"], "the end of the command")
             true(pipe.restore(first)["ok"], "once it ended")
         equal([(root / name).read_text() for name in "ab"], ["a\n", "b\n"], "the files")
+    with check("a restore waits for a lock of git, and changes nothing where git keeps it"):
+        root = directory / "locked"
+        repository(root)
+        with Pipe(root) as pipe:
+            reply = pipe.bash("echo x > new; git add new; echo x > untracked")
+            lock = root / ".git/index.lock"
+            checks.write(lock, "")
+            begun = time.monotonic()
+            refused = pipe.restore(checkpoint(reply))
+            took = time.monotonic() - begun
+            checks.contains(refused["error"]["message"], "git is at work in this repository, so nothing was changed")
+            true(1.5 < took < 10 and lock.exists() and (root / "untracked").read_text() == "x\n", f"{took} s")
+            # The control: it goes on once git is done.
+            threading.Timer(0.5, lock.unlink).start()
+            true(pipe.restore(checkpoint(reply))["ok"], "no restore")
+        true(not lock.exists() and (root / "untracked").read_text() == "mine\n", "the repository")
     with check("a branch is not set to a commit that the user removed meanwhile"):
         root = directory / "pruned"
         repository(root)

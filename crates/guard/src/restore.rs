@@ -233,13 +233,12 @@ impl Guard {
         let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
         let (mut plan, states) = told(&plan, listed, entries);
         annotate(&mut plan, &looks, under_way, (&states, checkpoints));
-        let mut is_one_left = mark_not_emptied(&mut plan, &looks, restore.force);
+        // What a partial restore leaves may be in a directory that is to be replaced.
+        while mark_not_emptied(&mut plan, &looks, restore.force) && restore.partial {
+            plan.leave_refused(restore.force);
+        }
         if restore.partial {
             plan.leave_refused(restore.force);
-            while is_one_left {
-                is_one_left = mark_not_emptied(&mut plan, &looks, restore.force);
-                plan.leave_refused(restore.force);
-            }
         }
         let meanings = looks.iter().filter_map(|(path, look)| Some((path.clone(), look.meaning?)));
         let meanings = meanings.collect();
