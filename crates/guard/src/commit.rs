@@ -29,7 +29,7 @@ use sinew_tool::{
 };
 
 use crate::change::original::{self, Original};
-use crate::change::parents::Parents;
+use crate::change::parents::{Parents, error_below};
 use crate::change::temporary::TemporaryName;
 use crate::change::{Failure, MAX_ATTEMPTS, NameChange, Terms, length, sync_directory};
 use aside::Aside;
@@ -202,7 +202,10 @@ fn attempts(
     terms: &Terms<'_>,
     parents: &mut Parents,
 ) -> Result<CommittedChanges, CommitError> {
-    let about = |part: &Part<'_>, error| CommitError { slot: part.slot, error };
+    let about = |part: &Part<'_>, error| CommitError {
+        slot: part.slot,
+        error: error_below(part.job.place, error),
+    };
     if parts.is_empty() {
         return Ok(CommittedChanges { written: Vec::new(), changes: Vec::new(), late: None });
     }
@@ -233,12 +236,17 @@ fn attempts(
         if !is_half {
             parts.iter().for_each(|part| terms.kept.withdraw(&part.job.place.real));
         }
+        let stopped_at = parts.iter().find(|part| part.slot == slot);
         match why {
-            Failure::Error(error) => return Err(CommitError { slot, error }),
+            Failure::Error(error) => {
+                return Err(match stopped_at {
+                    Some(part) => about(part, error),
+                    None => CommitError { slot, error },
+                });
+            }
             Failure::Raced => {
-                let raced = parts.iter().find(|part| part.slot == slot);
                 // A change that accepts any old content is retried after the other one.
-                if !raced.is_some_and(|part| part.job.expects_nothing()) {
+                if !stopped_at.is_some_and(|part| part.job.expects_nothing()) {
                     return Err(CommitError { slot, error: FileError::Changed });
                 }
             }

@@ -18,7 +18,7 @@ use sinew_tool::{Change, ContentHash, FileError, FileKind, Identity, Sync};
 
 use crate::change::kept;
 use crate::change::original::Original;
-use crate::change::parents::Parents;
+use crate::change::parents::{Parents, error_below};
 use crate::change::{Failure, NameChange, sync_directory};
 use sinew_fs::dir_lock::DirLock;
 use sinew_fs::resolve::{Place, Spot};
@@ -69,7 +69,7 @@ pub(crate) fn make_directory(
         Ok(made) => parents.keep(sync, kept).map(|()| made),
         Err(error) => {
             parents.remove(kept);
-            Err(error)
+            Err(error_below(place, error))
         }
     }
 }

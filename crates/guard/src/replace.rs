@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use sinew_tool::{Change, ContentHash, FileError, FileKind, HardLinks, Sync, Written};
 
 use crate::change::original::{self, Content, Original};
-use crate::change::parents::Parents;
+use crate::change::parents::{Parents, error_below};
 use crate::change::temporary::{Temporary, take_free_name, write_pieces};
 use crate::change::{Failure, MAX_ATTEMPTS, NameChange, length, sync_directory};
 use sinew_fs::content_hash::hash_so_far;
@@ -46,7 +46,7 @@ pub(crate) fn replace(job: &NameChange<'_>, pieces: &[&[u8]]) -> Result<AppliedC
         Err(error) => {
             parents.remove(kept);
             kept.withdraw(&job.place.real);
-            Err(error)
+            Err(error_below(job.place, error))
         }
     }
 }

@@ -64,7 +64,8 @@ fn text(reply: &Value) -> &str {
     reply["content"][0]["text"].as_str().unwrap_or_default()
 }
 
-/// Every entry of every process is there once, also those of the first moment.
+/// Every entry whose call succeeded is there once, also those of the first moment, and no other. On a disk that stops
+/// for seconds, a call may give up on what another process holds, and says so.
 #[test]
 fn appends_of_processes_all_stay() {
     // What a session has read would find a lost entry too.
@@ -79,28 +80,32 @@ fn appends_of_processes_all_stay() {
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
             let mut input = child.stdin.take().unwrap();
             for n in 0..N_APPENDS {
-                let arguments =
-                    json!({ "content": format!("entry {process}-{n}."), "scope": scope });
-                let line = json!({ "name": "MemoryWrite", "arguments": arguments });
+                let id = format!("{process}-{n}");
+                let arguments = json!({ "content": format!("entry {id}."), "scope": scope });
+                let line = json!({ "id": id, "name": "MemoryWrite", "arguments": arguments });
                 writeln!(input, "{line}").unwrap();
             }
             running.push((child, input));
         }
+        let mut all = Vec::new();
         for (mut child, input) in running {
             drop(input);
+            let n_before = all.len();
             for line in BufReader::new(child.stdout.take().unwrap()).lines() {
                 let reply: Value = serde_json::from_str(&line.unwrap()).unwrap();
-                assert_eq!(reply["ok"], true, "{reply}");
+                if reply["ok"] == true {
+                    all.push(format!("entry {}.", reply["id"].as_str().unwrap()));
+                } else {
+                    assert!(matches!(kind(&reply), "timeout" | "unavailable"), "{reply}");
+                }
             }
-            assert!(child.wait().unwrap().success());
+            assert!(n_before < all.len(), "no call of a process succeeded");
+            child.wait().unwrap();
         }
         let path = if scope == "user" { place.user_memory() } else { place.memory() };
         let content = fs::read_to_string(path).unwrap();
         let mut entries: Vec<&str> = content.split("\n\n").collect();
         entries.sort_unstable();
-        let all = (0..N_PROCESSES)
-            .flat_map(|process| (0..N_APPENDS).map(move |n| format!("entry {process}-{n}.")));
-        let mut all: Vec<String> = all.collect();
         all.sort_unstable();
         assert_eq!(entries, all, "{scope}");
     }

@@ -53,6 +53,15 @@ struct Made {
     path: PathBuf,
 }
 
+/// Returns the error of a change at a place. A parent that was missing may have been made and removed again by
+/// another process whose change failed: nothing happened here, and a retry makes it.
+pub(crate) fn error_below(place: &Place, error: FileError) -> FileError {
+    match (&place.spot, error) {
+        (Spot::MissingParents(_), FileError::Missing) => FileError::Busy,
+        (_, error) => error,
+    }
+}
+
 impl Parents {
     /// Returns the directory of a place, creating missing parents; records first that they are missing.
     pub(crate) fn enter(&mut self, place: &Place, kept: &CallCheckpoint) -> Result<Dir, FileError> {

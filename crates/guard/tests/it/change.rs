@@ -7,12 +7,16 @@ use rustix::fs::{CWD, Mode, XattrFlags, getxattr, lgetxattr, lsetxattr};
 use sinew_guard::Guard;
 use sinew_testkit::access_list;
 use sinew_tool::{
-    Access, Expect, FileError, FileSettings, HardLinks, Kind, Links, Seen, Slot, Sync, World,
+    Access, Becomes, Expect, FileError, FileMode, FileOp, FileSettings, HardLinks, Kind, Links,
+    Seen, Slot, Sync, World,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::tree::{
-    EDIT, OTHER_USER, RESOLVERS, Tree, WRITE, allow, approve, contain, replace, skipped, world,
+    EDIT, OTHER_USER, RESOLVERS, Tree, WRITE, allow, approve, contain, replace, rounds, skipped,
+    world,
 };
 
 fn mode(tree: &Tree, path: &str) -> u32 {
@@ -395,4 +399,44 @@ fn a_write_by_reference_to_a_directory_handle_survives_its_renaming() {
     world.files.replace(Slot(0), &[b"new"], Expect::Any).unwrap();
     assert_eq!(tree.read("moved/a.txt"), "new");
     assert!(!tree.outside.join("a.txt").exists());
+}
+
+/// A process whose change failed removes the directories that it made, also while another is on its way through them.
+#[test]
+fn parents_that_others_remove_meanwhile_are_no_missing_file() {
+    let tree = Tree::new();
+    let guard = tree.guard(RESOLVERS[0]);
+    let write = world(&guard, "a/b/c.txt", WRITE).unwrap();
+    let make = world(&guard, "a/b/d", Access::Make).unwrap();
+    let becomes = Becomes::File { pieces: &[b"new"], mode: FileMode::Kept, like: None };
+    let deed = FileOp { slot: Slot(0), expect: Expect::Any, becomes };
+    let (above, parent) = (tree.root.join("a"), tree.root.join("a/b"));
+    let ended = AtomicBool::new(false);
+    let (mut n_done, mut wrong) = (0, Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_micros(100));
+                let _ = fs::remove_dir(&parent);
+                let _ = fs::remove_dir(&above);
+            }
+        });
+        for _ in 0..rounds(400) {
+            for done in [
+                write.files.replace(Slot(0), &[b"new"], Expect::Any).map(drop),
+                write.files.commit(&[deed]).map(drop).map_err(|error| error.error),
+                make.files.make_directory(Slot(0)).map(drop),
+            ] {
+                match done {
+                    Ok(()) => n_done += 1,
+                    Err(FileError::Busy) => {}
+                    Err(error) => wrong.push(error),
+                }
+            }
+            let _ = fs::remove_file(parent.join("c.txt"));
+            let _ = fs::remove_dir(parent.join("d"));
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert!(wrong.is_empty() && 0 < n_done, "{n_done} done, {wrong:?}");
 }
