@@ -132,8 +132,10 @@ class Tree:
         q = lambda path: "'" + path + "'"
         one, other, dir = q(one), q(other), q(dir)
         word = self.chance.randint(0, 10**9)
-        # Without the rights of root, nothing beneath such a directory can be looked at, neither by the suite.
-        chmod = "chmod" if os.getuid() == 0 else f"[ -d {one} ] || chmod"
+        mode = self.chance.choice(["600", "755", "a-w", "u+x"])
+        if os.getuid() != 0 and mode == "600":
+            # Without the rights of root, nothing beneath such a directory can be looked at, neither by the suite.
+            mode = f"$([ -d {one} ] && echo a-w || echo 600)"
         return self.chance.choice([
             f"cp {one} {other}", f"cp -r {dir} {other}", f"cp -al {dir} {other}", f"cp -p {one} {other}",
             f"mv {one} {other}", f"mv {dir} {other}", f"mv -T {dir} {other}", f"mv -f {one} {other}",
@@ -141,7 +143,7 @@ class Tree:
             f"rmdir {dir}", f"mkdir -p {dir}", f"mkdir {one}", f"ln {one} {other}", f"ln -s {one} {other}",
             f"ln -sfn {one} {other}", f"echo {word} > {one}", f"echo {word} >> {one}", f"truncate -s 10 {one}",
             f"truncate -s 5000 {one}", f"printf %s {word} | dd of={one} conv=notrunc status=none",
-            f"sed -i s/line/row{word}/ {one}", f"sed -i.old s/e/E/ {one}", f"{chmod} {self.chance.choice(['600', '755', 'a-w', 'u+x'])} {one}",
+            f"sed -i s/line/row{word}/ {one}", f"sed -i.old s/e/E/ {one}", f"chmod {mode} {one}",
             f"chmod -R go-rx {dir}", f"tar cf {other}.tar {dir} && rm -rf {dir} && tar xf {other}.tar",
             f"find {dir} -type f -delete", f"find . -path ./.git -prune -o -name a -exec rm -rf {{}} +", f"touch {one}",
             f"cat {one} > tmp.$$ && mv tmp.$$ {other}", f"install -m 700 {one} {other}", f"mkfifo {one}; rm -f {one}",
@@ -450,6 +452,27 @@ def without_rights(directory):
             redone = pipe.call("Undo", redo=True)
             true(redone["ok"], f"{redone['error']}")
             true(not difference(look(root), there), difference(look(root), there))
+    for name, mode, script in [
+        ("opened and closed again", 0o555, "chmod 755 d; rm d/a; echo n > d/n; mkdir d/e; chmod 555 d"),
+        ("closed behind a file that became a directory", 0o755, "rm d/a; mkdir d/a; echo x > d/a/x; chmod 555 d"),
+        ("closed behind a directory that became a file", 0o755, "rm -r d/s; echo x > d/s; rm -r d/t; chmod 555 d"),
+        ("opened and removed", 0o555, "chmod 755 d; rm -r d"),
+        ("made and closed", 0o755, "mkdir -p d/n/m; echo x > d/n/m/x; chmod 555 d/n/m d/n d"),
+    ]:
+        with check(f"as another user than root: undo and redo of a directory that was {name}"):
+            root = made(directory / name.replace(" ", "-"), **{"d/a": "a\n", "d/s/b": "b\n", "d/t/b": "b\n"})
+            (root / "d").chmod(mode)
+            was = look(root)
+            with Pipe(root) as pipe:
+                reply = pipe.bash(script)
+                there = look(root)
+                true(difference(there, was), "nothing changed")
+                undone = pipe.call("Undo")
+                true(undone["ok"], f"{undone['error']}")
+                true(not difference(look(root), was), difference(look(root), was))
+                redone = pipe.call("Undo", redo=True)
+                true(redone["ok"], f"{redone['error']}")
+                true(not difference(look(root), there), difference(look(root), there))
     with check("as another user than root: what cannot be read is left by a partial restore"):
         root = made(directory / "unreadable", a="a\n", b="b\n")
         with Pipe(root) as pipe:
@@ -927,6 +950,20 @@ def conflicts(directory):
             true(pipe.call("KillShell", shell_id="b1")["ok"], "the end of the command")
             true(pipe.restore(first)["ok"], "once it ended")
         equal([(root / name).read_text() for name in "ab"], ["a\n", "b\n"], "the files")
+    with check("a directory that a command in the background fills stays, and its mode does not count for what is in it"):
+        root = made(directory / "under-way-too", **{"package.json": "{}\n", "d/a": "a\n", ".gitignore": "node_modules\n"})
+        git(root, "init", "-q")
+        time.sleep(2.1)
+        with Pipe(root) as pipe:
+            first = checkpoint(pipe.bash("echo x > d/a; mkdir node_modules; echo x > node_modules/a"))
+            pipe.call("Bash", command="chmod 711 d; echo y > node_modules/b; echo y > ready; sleep 60", run_in_background=True)
+            for _ in range(200):
+                if (root / "ready").exists():
+                    break
+                time.sleep(0.05)
+            checks.contains(pipe.restore(first)["error"]["message"], "at 1 of 2 paths: a command that runs changes it: node_modules")
+            true(pipe.call("KillShell", shell_id="b1")["ok"], "the end of the command")
+            true(pipe.restore(first)["ok"] and not (root / "node_modules").exists(), "once it ended")
     with check("a restore waits for a lock of git, and changes nothing where git keeps it"):
         root = directory / "locked"
         repository(root)

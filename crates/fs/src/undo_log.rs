@@ -97,11 +97,12 @@ impl UndoRecord {
             | Self::Directory(path, _)
             | Self::Special(path)
             | Self::Mode(path, ..)
+            | Self::Rebuilt(path)
             | Self::Came(path) => (Some(path), None),
             Self::Moved(from, to, ..)
             | Self::Exchanged(from, to, ..)
             | Self::Linked(from, to, _) => (Some(from), Some(to)),
-            Self::Full | Self::Rebuilt(_) => (None, None),
+            Self::Full => (None, None),
         };
         one.into_iter().chain(other).map(PathBuf::as_path)
     }

@@ -2,7 +2,9 @@
 //! what it costs programs that make many of them.
 //!
 //! `cargo bench -p sinew-guard --bench intercepted [-- calls|commands]`. Packages of npm and PyPI come from their registries
-//! before anything is measured; what cannot be had is left out by name.
+//! before anything is measured; what cannot be had is left out by name. `SINEW_TEST_WHEREABOUTS` names the directory of
+//! the trees: one in memory costs no disk, and one outside of `/tmp` and `/dev/shm` is needed, because a sandboxed git
+//! clones nothing from a temporary directory, where a command may have made the repository.
 
 #![expect(
     clippy::disallowed_methods,
@@ -134,7 +136,7 @@ const WORKLOADS: &[Workload] = &[
         needs: "npm --version",
         ready: "echo '{\"dependencies\": {\"typescript\": \"5.9.2\", \"eslint\": \"9.30.0\"}}' > package.json
                 echo node_modules > .gitignore && git init -q
-                npm install --cache ./npm-cache --no-audit --no-fund --silent && rm -rf node_modules",
+                npm install --omit-lockfile-registry-resolved=false --cache ./npm-cache --no-audit --no-fund --silent && rm -rf node_modules",
         commands: &[("npm ci", "npm ci --offline --cache ./npm-cache --no-audit --no-fund --silent")],
     },
     Workload {

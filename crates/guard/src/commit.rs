@@ -111,7 +111,7 @@ pub(crate) fn commit(
         OfDirectory::Made(mode) => Some((directory.place.real.clone(), mode?)),
         OfDirectory::Removed | OfDirectory::SetAside(..) | OfDirectory::BroughtBack(_) => None,
     });
-    let mut parents = Parents::with_modes(modes.collect());
+    let mut parents = Parents::with_modes(modes.collect(), terms.replaces_read_only);
     let done = make_directories(directories, &mut parents, terms)
         .and_then(|()| attempts(parts, journals, terms, &mut parents));
     match done {
@@ -157,12 +157,14 @@ fn make_directories(
 ) -> Result<(), CommitError> {
     for DirectoryPart { slot, place, deed } in directories {
         let about = |error| CommitError { slot: *slot, error };
+        parents.make_writable(place).map_err(about)?;
         match deed {
             OfDirectory::Made(_) => drop(parents.make_place(place, terms.kept).map_err(about)?),
             OfDirectory::SetAside(aside, _) => aside.keep_away(terms).map_err(about)?,
             OfDirectory::BroughtBack(aside) => aside.keep_back(terms).map_err(about)?,
             OfDirectory::Removed => {
                 if let Ok(FileMeta { kind: FileKind::Directory, mode, .. }) = place.meta_now() {
+                    let mode = parents.mode_before(&place.real).unwrap_or(mode);
                     let kept = terms.kept.keep_directory(&place.real, mode);
                     kept.map_err(|error| about(error.into()))?;
                 }

@@ -148,6 +148,8 @@ impl Guard {
         narrowed: Option<&[PathBuf]>,
     ) -> Result<Contained, ToolError> {
         let checkpoints = self.shared.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
+        checkpoints.catch_up();
+        let under_way = checkpoints.paths_under_way();
         let (first, further) = match &restore.choice {
             RestoreChoice::Id(id) => {
                 let no_id = |problem| {
@@ -159,13 +161,15 @@ impl Guard {
                 last(checkpoints, session, (restore.argument, *n, *redo))?
             }
         };
-        let (mut contained, mut acts) = self.contain_checkpoint(restore, first, cwd, narrowed)?;
+        let of_call = (cwd, narrowed);
+        let (mut contained, mut acts) =
+            self.contain_checkpoint(restore, first, &under_way, of_call)?;
         // A change that a person took back by hand needs no undo.
         for id in further {
             if acts {
                 break;
             }
-            (contained, acts) = self.contain_checkpoint(restore, id, cwd, narrowed)?;
+            (contained, acts) = self.contain_checkpoint(restore, id, &under_way, of_call)?;
         }
         Ok(contained)
     }
@@ -175,23 +179,20 @@ impl Guard {
         self: &Arc<Self>,
         restore: &Restore,
         id: CheckpointId,
-        cwd: Option<&Path>,
-        narrowed: Option<&[PathBuf]>,
+        under_way: &HashMap<PathBuf, bool>,
+        of_call: (Option<&Path>, Option<&[PathBuf]>),
     ) -> Result<(Contained, bool), ToolError> {
         let checkpoints = self.shared.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
         let (held, operations) = (checkpoints.hold()?, restore.operations);
-        let (id, history) = self.history(checkpoints, restore, id, (cwd, narrowed))?;
+        let (id, history) = self.history(checkpoints, restore, id, of_call)?;
         let since = Some(id).filter(|_| !restore.only && restore.path.is_none());
         let entries = checkpoints.entries(id)?;
-        let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
-        let listed = checkpoints.list(&query)?.pop().ok_or(CheckpointError::Unknown(id))?;
-        let under_way = checkpoints.paths_under_way();
+        let listed = checkpoints.listed(id)?;
         for _ in 0..MAX_ATTEMPTS {
-            let of_call = (cwd, narrowed);
             let planned = self.try_plan(
                 checkpoints,
                 restore,
-                (&history, &listed, &under_way),
+                (&history, &listed, under_way),
                 &entries,
                 of_call,
             )?;
@@ -212,7 +213,7 @@ impl Guard {
         self: &Arc<Self>,
         checkpoints: &Checkpoints,
         restore: &Restore,
-        (history, listed, under_way): (&History, &Listed, &HashSet<PathBuf>),
+        (history, listed, under_way): (&History, &Listed, &HashMap<PathBuf, bool>),
         entries: &[Entry],
         (cwd, narrowed): (Option<&Path>, Option<&[PathBuf]>),
     ) -> Result<Option<Planned>, ToolError> {
@@ -446,7 +447,7 @@ fn last(
 fn annotate(
     plan: &mut RestorePlan,
     looks: &BTreeMap<PathBuf, Look>,
-    under_way: &HashSet<PathBuf>,
+    under_way: &HashMap<PathBuf, bool>,
     (states, checkpoints): (&States, &Checkpoints),
 ) {
     for step in &mut plan.steps {
@@ -464,7 +465,10 @@ fn annotate(
         step.conflict.as_ref().is_none_or(|conflict| conflict.can_be_forced)
     };
     for step in acting.filter(may_wait) {
-        if step.path.ancestors().any(|path| under_way.contains(path)) {
+        let is_under_way = |(n_up, path)| {
+            under_way.get(path).is_some_and(|reaches_beneath| n_up == 0 || *reaches_beneath)
+        };
+        if step.path.ancestors().enumerate().any(is_under_way) {
             let why = String::from("a command that runs changes it");
             step.conflict = Some(RestoreConflict { why, can_be_forced: true });
         }

@@ -323,11 +323,23 @@ impl Checkpoints {
         CheckpointDraft::new(Arc::clone(&self.shared), mark)
     }
 
-    /// Lists checkpoints, the newest first.
-    pub fn list(&self, query: &Query<'_>) -> Result<Vec<Listed>, CheckpointError> {
+    /// Makes the checkpoints of commands that have ended, also of those whose processes died.
+    pub fn catch_up(&self) {
         self.shared.wait_for_commands();
         self.shared.recover_commands();
+    }
+
+    /// Catches up, and lists checkpoints, the newest first.
+    pub fn list(&self, query: &Query<'_>) -> Result<Vec<Listed>, CheckpointError> {
+        self.catch_up();
         self.shared.read(|connection| Ok(index::list(connection, query)?))
+    }
+
+    /// Returns the row of one checkpoint.
+    pub fn listed(&self, id: CheckpointId) -> Result<Listed, CheckpointError> {
+        let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
+        let mut found = self.shared.read(|connection| Ok(index::list(connection, &query)?))?;
+        found.pop().ok_or(CheckpointError::Unknown(id))
     }
 
     /// Returns the first checkpoint of the turn of this one.
@@ -338,7 +350,6 @@ impl Checkpoints {
 
     /// Returns the changes of a checkpoint's call, by path.
     pub fn entries(&self, id: CheckpointId) -> Result<Vec<Entry>, CheckpointError> {
-        self.shared.wait_for_commands();
         let entries = self.shared.read(|connection| Ok(index::entries(connection, id)?))?;
         if entries.is_empty() { Err(CheckpointError::Unknown(id)) } else { Ok(entries) }
     }
@@ -348,10 +359,8 @@ impl Checkpoints {
         self.shared.contents.open(path, state)
     }
 
-    /// Returns the changes since a checkpoint, for the plan of a restore.
+    /// Returns the changes since a checkpoint, for the plan of a restore; [`catch_up`](Self::catch_up) comes first.
     pub fn history(&self, id: CheckpointId, scope: Scope) -> Result<History, CheckpointError> {
-        self.shared.wait_for_commands();
-        self.shared.recover_commands();
         self.shared.read(|connection| {
             let session = index::session_of(connection, id)?;
             let mut history = History::new(id, session.ok_or(CheckpointError::Unknown(id))?);

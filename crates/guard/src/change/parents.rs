@@ -7,8 +7,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, chmod, fchmod, fstat, mkdirat, statat, unlinkat};
+use rustix::fs::{
+    Access, AtFlags, Mode, accessat, chmod, fchmod, fstat, mkdirat, statat, unlinkat,
+};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use sinew_tool::{FileError, Sync};
 
 use super::sync_directory;
@@ -27,8 +30,10 @@ pub(crate) struct Parents {
     known: HashMap<(u64, u64, CString), Dir>,
     /// Final permission bits; until they are set, only the owner can enter.
     modes: HashMap<PathBuf, u32>,
-    /// Existing directories whose permission bits change.
+    /// Existing directories whose permission bits change, or differ during the change.
     changed: Vec<ChangedMode>,
+    /// Whether a read-only directory of this user can be written during the change.
+    writes_read_only: bool,
 }
 
 struct ChangedMode {
@@ -65,6 +70,7 @@ pub(crate) fn error_below(place: &Place, error: FileError) -> FileError {
 impl Parents {
     /// Returns the directory of a place, creating missing parents; records first that they are missing.
     pub(crate) fn enter(&mut self, place: &Place, kept: &CallCheckpoint) -> Result<Dir, FileError> {
+        self.make_writable(place)?;
         let Spot::MissingParents(names) = &place.spot else { return Ok(Arc::clone(&place.dir)) };
         let mut paths: Vec<&Path> = place.real.ancestors().skip(1).take(names.len()).collect();
         paths.reverse();
@@ -84,6 +90,35 @@ impl Parents {
         Ok(dir)
     }
 
+    /// Gives the owner of the directory above a place, if read-only, its rights until the change ends.
+    pub(crate) fn make_writable(&mut self, place: &Place) -> Result<(), FileError> {
+        let dir = &place.dir;
+        let n_missing = match &place.spot {
+            Spot::MissingParents(names) => names.len(),
+            Spot::Found(_) | Spot::Missing | Spot::Gone => 0,
+        };
+        let needed = Access::WRITE_OK.union(Access::EXEC_OK);
+        if !self.writes_read_only || accessat(&**dir, c".", needed, AtFlags::EACCESS).is_ok() {
+            return Ok(());
+        }
+        let Some(path) = place.real.ancestors().nth(1 + n_missing) else { return Ok(()) };
+        let stat = fstat(&**dir).map_err(error_of)?;
+        let old = stat.st_mode & 0o1777;
+        if stat.st_uid != geteuid().as_raw() || old & 0o700 == 0o700 {
+            // The change itself says what is missing.
+            return Ok(());
+        }
+        let changed = ChangedMode { dir: Arc::clone(dir), path: path.to_owned(), old, new: old };
+        changed.set(old | 0o700)?;
+        self.changed.push(changed);
+        Ok(())
+    }
+
+    /// Returns the permission bits that a directory had before they were changed here.
+    pub(crate) fn mode_before(&self, path: &Path) -> Option<u32> {
+        self.changed.iter().find(|changed| changed.path == path).map(|changed| changed.old)
+    }
+
     /// Records that an existing directory gets other permission bits. Until then its owner can change what is in it.
     fn change_mode(
         &mut self,
@@ -92,14 +127,20 @@ impl Parents {
         kept: &CallCheckpoint,
     ) -> Result<(), FileError> {
         let Some(new) = self.modes.get(path).copied() else { return Ok(()) };
-        let old = fstat(&**dir).map_err(error_of)?.st_mode & 0o1777;
+        let before = self.mode_before(path);
+        let old = match before {
+            Some(mode) => mode,
+            None => fstat(&**dir).map_err(error_of)?.st_mode & 0o1777,
+        };
         if old == new & 0o1777 || self.made.iter().any(|made| made.path == path) {
             return Ok(());
         }
         kept.keep_mode(path, old, new)?;
         kept.record()?;
         let changed = ChangedMode { dir: Arc::clone(dir), path: path.to_owned(), old, new };
-        if old & 0o700 != 0o700 {
+        if before.is_some() {
+            self.changed.retain(|writable| writable.path != path);
+        } else if old & 0o700 != 0o700 {
             changed.set(old | 0o700)?;
         }
         self.changed.push(changed);
@@ -155,9 +196,10 @@ impl Parents {
         Ok(dir)
     }
 
-    /// Returns an empty set whose directories get these final permission bits.
-    pub(crate) fn with_modes(modes: HashMap<PathBuf, u32>) -> Self {
-        Self { modes, ..Self::default() }
+    /// Returns an empty set whose directories get these final permission bits. A restore writes in read-only directories
+    /// too, as it replaces read-only files.
+    pub(crate) fn with_modes(modes: HashMap<PathBuf, u32>, writes_read_only: bool) -> Self {
+        Self { modes, writes_read_only, ..Self::default() }
     }
 
     /// Sets the final permission bits, deepest first: they may lock the owner out of a parent.
@@ -178,7 +220,7 @@ impl Parents {
             let mode = found.map_or(0o777, |stat| stat.st_mode);
             kept.settle(&made.path, PathState::directory(mode));
         }
-        for changed in &self.changed {
+        for changed in self.changed.iter().filter(|changed| changed.old != changed.new) {
             kept.settle(&changed.path, PathState::directory(changed.new));
         }
         if sync != Sync::Full {
@@ -190,7 +232,7 @@ impl Parents {
     /// Takes all back: the permission bits, and the created directories, deepest first. A directory that is not empty stays.
     pub(crate) fn remove(&self, kept: &CallCheckpoint) {
         for changed in self.changed.iter().rev() {
-            if changed.set(changed.old).is_ok() {
+            if changed.set(changed.old).is_ok() && changed.old != changed.new {
                 kept.withdraw(&changed.path);
             }
         }

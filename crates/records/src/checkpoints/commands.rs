@@ -89,11 +89,12 @@ impl Checkpoints {
         self.shared.settings.commands
     }
 
-    /// Returns the paths that running commands changed so far, in any process.
-    pub fn paths_under_way(&self) -> HashSet<PathBuf> {
+    /// Returns the paths that running commands changed so far, in any process, each with whether what is beneath may have
+    /// changed too.
+    pub fn paths_under_way(&self) -> HashMap<PathBuf, bool> {
         let dirs = fs::read_dir(StateDir::before_images_at(self.shared.state()));
         let dirs = dirs.into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-        let mut paths = HashSet::new();
+        let mut paths: HashMap<PathBuf, bool> = HashMap::new();
         for dir in dirs {
             let (Ok(call), Ok(log)) = (File::open(dir.join(CALL)), File::open(dir.join(LOG)))
             else {
@@ -108,9 +109,12 @@ impl Checkpoints {
             if (is_held(&call) || is_shared(&log))
                 && log.take(MAX_LOG).read_to_end(&mut bytes).is_ok()
             {
-                let groups = undo_log::read(&bytes);
-                let records = groups.iter().flatten();
-                paths.extend(records.flat_map(UndoRecord::paths).map(Path::to_owned));
+                for record in undo_log::read(&bytes).iter().flatten() {
+                    let reaches_beneath = !matches!(record, UndoRecord::Mode(..));
+                    for path in record.paths() {
+                        *paths.entry(path.to_owned()).or_default() |= reaches_beneath;
+                    }
+                }
             }
         }
         paths
@@ -180,12 +184,36 @@ impl SharedCheckpoints {
     /// Makes the checkpoints of commands whose processes died.
     pub(super) fn recover_commands(self: &Arc<Self>) {
         let Ok(entries) = fs::read_dir(StateDir::before_images_at(self.state())) else { return };
-        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-            if let Ok(Some(draft)) = CommandDraft::left(Arc::clone(self), &path) {
-                let _ = draft.finish(true, Ended::Unseen);
+        let mut paths: Vec<PathBuf> =
+            entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
+        for n_looks in 1..=N_LOOKS {
+            paths.retain(|path| match CommandDraft::left(Arc::clone(self), path) {
+                Ok(Left::Taken(draft)) => {
+                    let _ = draft.finish(true, Ended::Unseen);
+                    false
+                }
+                Ok(Left::LookedAt) => n_looks == 1,
+                Ok(Left::Ending) => true,
+                Ok(Left::Nothing) | Err(_) => false,
+            });
+            if paths.is_empty() || n_looks == N_LOOKS {
+                break;
             }
+            thread::sleep(LOOK_PAUSE);
         }
     }
+}
+
+/// What is left in a directory of a command.
+enum Left {
+    /// What this process took over.
+    Taken(Box<CommandDraft>),
+    /// What another process looks at, or takes over.
+    LookedAt,
+    /// A command whose process died, and whose supervisor has not ended yet.
+    Ending,
+    /// A command whose process runs, or nothing to make a checkpoint of.
+    Nothing,
 }
 
 impl CommandDraft {
@@ -213,18 +241,13 @@ impl CommandDraft {
     }
 
     /// Takes over a directory whose process died and whose command has ended.
-    fn left(shared: Arc<SharedCheckpoints>, path: &Path) -> io::Result<Option<Self>> {
+    fn left(shared: Arc<SharedCheckpoints>, path: &Path) -> io::Result<Left> {
         let mut call = File::open(path.join(CALL))?;
         if flock(&call, FlockOperation::NonBlockingLockShared).is_err() {
-            return Ok(None);
+            return Ok(Left::Nothing);
         }
-        // Another process may just look whether it is locked.
-        let is_looked_at = || flock(&call, FlockOperation::NonBlockingLockExclusive).is_err();
-        if is_looked_at() {
-            thread::sleep(LOOK_PAUSE);
-            if is_looked_at() {
-                return Ok(None);
-            }
+        if flock(&call, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(Left::LookedAt);
         }
         let mut text = String::new();
         call.read_to_string(&mut text)?;
@@ -233,26 +256,27 @@ impl CommandDraft {
             // It died before its command began.
             Err(_) => {
                 fs::remove_dir_all(path)?;
-                return Ok(None);
+                return Ok(Left::Nothing);
             }
         };
         let Some((mark, since_ms)) = read(&text) else {
             fs::remove_dir_all(path)?;
-            return Ok(None);
+            return Ok(Left::Nothing);
         };
         // The supervisor of a process that was killed ends with it, and may be about to.
-        let is_held = || flock(&log, FlockOperation::NonBlockingLockExclusive).is_err();
-        for _ in 0..N_LOOKS {
-            if !is_held() {
-                break;
-            }
-            thread::sleep(LOOK_PAUSE);
-        }
-        if is_held() {
-            return Ok(None);
+        if flock(&log, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(Left::Ending);
         }
         let dir = openat(CWD, path, DIRECTORY_READ, Mode::empty())?;
-        Ok(Some(Self { shared, mark, since_ms, path: path.to_owned(), dir, log, _call: call }))
+        Ok(Left::Taken(Box::new(Self {
+            shared,
+            mark,
+            since_ms,
+            path: path.to_owned(),
+            dir,
+            log,
+            _call: call,
+        })))
     }
 
     /// Returns the directory for before-images.
