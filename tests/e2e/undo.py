@@ -170,9 +170,42 @@ class Tree:
         ])
 
 
+class Builds:
+    """A project that cargo and npm build, and their commands, for a part of the random scripts."""
+
+    MADE = {"target", "node_modules"}
+
+    def __init__(self, directory):
+        self.files, self.commands = {}, []
+        if toolchain := rust_toolchain():
+            self.files |= {"Cargo.toml": "[package]\nname = \"built\"\nedition = \"2021\"\n", "src/main.rs": "fn main() {}\n"}
+            self.commands += [f"PATH={toolchain}:$PATH cargo build -q --offline", f"echo '// more' >> src/main.rs; PATH={toolchain}:$PATH cargo build -q --offline"]
+        if shutil.which("npm"):
+            root = npm_project(directory / "npm-for-scripts", directory)
+            self.files |= {name: (root / name).read_bytes() for name in ["package.json", "package-lock.json", "dep-1.0.0.tgz"]}
+            self.commands += [NPM_CI, f"rm -rf node_modules; {NPM_CI}"]
+
+    def make(self, root):
+        for name, content in self.files.items():
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    @classmethod
+    def without(cls, state):
+        """Leaves out what is not kept in a repository that ignores it."""
+        files, git = state
+        files = {path: what for path, what in files.items() if not cls.MADE & set(os.fsdecode(path).split("/"))}
+        # They are in `.sinew/undone` afterwards, which git ignores.
+        left_out = cls.MADE | {".sinew"}
+        lines = [line for line in git["status"].splitlines() if not left_out & set(line[3:].strip('"').split("/"))]
+        return files, {**git, "status": lines}
+
+
 def scripts(directory):
     """Runs random commands in random trees, and restores every checkpoint: the last first, or all at once."""
-    n_restored = n_controls = n_repositories = 0
+    n_restored = n_controls = n_repositories = n_building = 0
+    # Another user may not reach the tools of this one.
+    builds = Builds(directory) if os.getuid() == 0 else None
     for n in range(N_SCRIPTS):
         chance = random.Random(f"{SEED} {n}")
         tree, root = Tree(chance), directory / f"tree-{n}"
@@ -180,15 +213,28 @@ def scripts(directory):
         tree.make(root)
         is_repository = chance.random() < 0.25
         n_repositories += is_repository
+        is_building = bool(builds and builds.commands) and chance.random() < 0.04
+        n_building += is_building
+        if is_building:
+            builds.make(root)
         if is_repository:
+            if is_building:
+                checks.write(root / ".gitignore", "target\nnode_modules\n")
             for words in [("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "--allow-empty", "-m", "first")]:
                 git(root, *words)
-        now_of = lambda: (look(root), state_of_git(root) if is_repository else None)
+        if is_repository and is_building and chance.random() < 0.7:
+            # An ignore file counts if it is older than the session.
+            time.sleep(2.1)
+        seen = lambda: (look(root), state_of_git(root) if is_repository else {})
+        now_of = (lambda: Builds.without(seen())) if is_repository and is_building else seen
         with Pipe(root) as pipe:
             states, said = [now_of()], []
             made = []
             for _ in range(chance.randint(1, 6)):
-                pick = lambda: tree.git_command() if is_repository and chance.random() < 0.6 else tree.command()
+                pick = lambda: (
+                    chance.choice(builds.commands) if is_building and chance.random() < 0.4
+                    else tree.git_command() if is_repository and chance.random() < 0.6 else tree.command()
+                )
                 command = "; ".join(pick() for _ in range(chance.randint(1, 4)))
                 names = "".join(f"export {key}={value}; " for key, value in NAMES.items()) if is_repository else ""
                 reply = pipe.bash(names + command)
@@ -200,19 +246,18 @@ def scripts(directory):
                     made.append((checkpoint(reply), states[-1]))
                 states.append(now)
             n_controls += bool(made) and states[-1] != states[0]
-            at_once = chance.random() < 0.5
+            at_once = chance.random() < 0.04
             for id, was in made[:1] if at_once else reversed(made):
                 with editor(root) if is_repository else contextlib.nullcontext():
                     reply = pipe.restore(id)
                 n_restored += 1
-                wrong = difference(look(root), was[0])
+                files, repository = now_of()
+                wrong = difference(files, was[0])
                 true(reply["ok"] and not wrong, f"script {n}, {id}: {wrong} {reply['error']} after {short(said, 3_000)}")
-                if is_repository:
-                    now = state_of_git(root)
-                    for key in now:
-                        true(now[key] == was[1][key], f"script {n}, {id}: {key}: {short(now[key])} for {short(was[1][key])} after {short(said, 3_000)}")
+                for key, now in repository.items():
+                    true(now == was[1][key], f"script {n}, {id}: {key}: {short(now)} for {short(was[1][key])} after {short(said, 3_000)}")
         shutil.rmtree(root, onerror=checks.make_removable)
-    print(f"     {N_SCRIPTS} scripts, {n_repositories} of them in repositories, {n_restored} restores")
+    print(f"     {N_SCRIPTS} scripts, {n_repositories} of them in repositories, {n_building} with cargo and npm, {n_restored} restores")
     true(N_SCRIPTS // 2 < n_controls, f"{n_controls} scripts changed something")
 
 
@@ -625,22 +670,45 @@ def rebuilt(directory):
             true(not wrong, wrong)
 
 
+NPM_CI = "npm ci --offline --no-audit --no-fund --silent --cache /tmp/npm"
+
+
+def rust_toolchain():
+    """Returns the directory of cargo and rustc, or nothing."""
+    # The tests have another home, in which rustup knows no toolchain.
+    home = {**os.environ, "HOME": str(checks.USER_HOME), "RUSTUP_HOME": str(checks.USER_HOME / ".rustup")}
+    if not shutil.which("rustc"):
+        return None
+    toolchain = subprocess.run(["rustc", "--print", "sysroot"], env=home, cwd="/", capture_output=True, text=True)
+    true(toolchain.stdout, toolchain.stderr)
+    return f"{toolchain.stdout.strip()}/bin"
+
+
+def npm_project(root, directory):
+    """Makes a package with a dependency in an archive beside it, and its lock file."""
+    made(root, **{
+        "package.json": '{"name": "app", "version": "1.0.0", "dependencies": {"dep": "file:dep-1.0.0.tgz"}}', "index.js": "require('dep')\n",
+        ".gitignore": "node_modules\n", "dep/package.json": '{"name": "dep", "version": "1.0.0"}', "dep/index.js": "module.exports = 1\n",
+    })
+    for words, cwd in [(["pack", "--silent", "--pack-destination", ".."], root / "dep"), (["install", "--package-lock-only", "--offline", "--silent"], root)]:
+        npm = subprocess.run(["npm", *words, "--cache", str(directory / "npm-cache")], cwd=cwd, capture_output=True, text=True)
+        true(npm.returncode == 0, f"npm {words}: {npm.stderr}")
+    return root
+
+
 def builders(directory):
     """Tools that make directories anew: what they left goes out of the way, and comes back with the redo."""
     with check("cargo build: target goes out of the way, and the redo brings it back"):
-        # The tests have another home, in which rustup knows no toolchain.
-        home = {**os.environ, "HOME": str(checks.USER_HOME), "RUSTUP_HOME": str(checks.USER_HOME / ".rustup")}
-        home.pop("CARGO_TARGET_DIR", None)
-        if not shutil.which("rustc"):
+        cargo = rust_toolchain()
+        if not cargo:
             raise Skip("rustc is not installed")
-        toolchain = subprocess.run(["rustc", "--print", "sysroot"], env=home, cwd="/", capture_output=True, text=True)
-        true(toolchain.stdout, toolchain.stderr)
         root = made(directory / "cargo", **{
             "Cargo.toml": "[package]\nname = \"built\"\nedition = \"2021\"\n", "src/main.rs": "fn main() {}\n", ".gitignore": "/target\n",
         })
         # Cargo moves a new `target` to its name, so what the first build makes is kept.
-        cargo = f"{toolchain.stdout.strip()}/bin"
-        subprocess.run(["cargo", "build", "-q", "--offline"], cwd=root, env={**home, "PATH": f"{cargo}:{home['PATH']}"}, check=True)
+        env = {**os.environ, "PATH": f"{cargo}:{os.environ['PATH']}"}
+        env.pop("CARGO_TARGET_DIR", None)
+        subprocess.run(["cargo", "build", "-q", "--offline"], cwd=root, env=env, check=True)
         undone_and_redone(
             root, f"echo 'fn main() {{ println!(\"hello\"); }}' > src/main.rs; PATH={cargo}:$PATH cargo build -q --offline", "target", "target/debug/built",
             "`cargo build` makes it anew",
@@ -648,15 +716,9 @@ def builders(directory):
     with check("npm ci: node_modules goes out of the way, and the redo brings it back"):
         if not shutil.which("npm"):
             raise Skip("npm is not installed")
-        root = made(directory / "npm", **{
-            "package.json": '{"name": "app", "version": "1.0.0", "dependencies": {"dep": "file:dep-1.0.0.tgz"}}', "index.js": "require('dep')\n",
-            ".gitignore": "node_modules\n", "dep/package.json": '{"name": "dep", "version": "1.0.0"}', "dep/index.js": "module.exports = 1\n",
-        })
-        for words, cwd in [(["pack", "--silent", "--pack-destination", ".."], root / "dep"), (["install", "--package-lock-only", "--offline", "--silent"], root)]:
-            npm = subprocess.run(["npm", *words, "--cache", str(directory / "npm-cache")], cwd=cwd, capture_output=True, text=True)
-            true(npm.returncode == 0, f"npm {words}: {npm.stderr}")
+        root = npm_project(directory / "npm", directory)
         undone_and_redone(
-            root, "echo changed > index.js; npm ci --offline --no-audit --no-fund --cache /tmp/npm", "node_modules", "node_modules/dep/index.js",
+            root, f"echo changed > index.js; {NPM_CI}", "node_modules", "node_modules/dep/index.js",
             "`npm ci` makes it anew",
         )
 
