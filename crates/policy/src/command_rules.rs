@@ -1,5 +1,6 @@
 //! Path rules for commands, so that a command's supervisor enforces the rules of the file tools.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -46,6 +47,8 @@ pub enum Forbidden {
 pub struct CommandJudge {
     rules: CommandRules,
     paths: Arc<PathRules>,
+    /// The hidden paths, of which there may be hundreds: each change of a command asks for them.
+    hidden: Arc<HashSet<PathBuf>>,
     /// The path that was judged last, since one call asks for several judgements of it.
     last: Mutex<Option<(PathBuf, Option<Arc<Names>>)>>,
 }
@@ -53,7 +56,8 @@ pub struct CommandJudge {
 impl CommandJudge {
     pub fn new(rules: CommandRules) -> Result<Self, RuleError> {
         let paths = Arc::new(PathRules::compile(&rules.globs, &[])?);
-        Ok(Self { rules, paths, last: Mutex::default() })
+        let hidden = Arc::new(rules.hidden.iter().cloned().collect());
+        Ok(Self { rules, paths, hidden, last: Mutex::default() })
     }
 
     /// Returns a judge for a command that may change these protected names too.
@@ -63,7 +67,8 @@ impl CommandJudge {
         }
         let mut rules = self.rules.clone();
         rules.unprotected.extend(granted);
-        Arc::new(Self { rules, paths: Arc::clone(&self.paths), last: Mutex::default() })
+        let (paths, hidden) = (Arc::clone(&self.paths), Arc::clone(&self.hidden));
+        Arc::new(Self { rules, paths, hidden, last: Mutex::default() })
     }
 
     /// Returns whether rules restrict reads.
@@ -98,8 +103,8 @@ impl CommandJudge {
     /// Rejects a change of anything beneath a hidden path.
     pub fn change(&self, real: &Path) -> Result<(), Forbidden> {
         // The session's own temporary files may be beneath a hidden path.
-        let is_own = self.rules.own.iter().any(|own| real.starts_with(own));
-        if !is_own && self.rules.hidden.iter().any(|hidden| real.starts_with(hidden)) {
+        let is_own = || self.rules.own.iter().any(|own| real.starts_with(own));
+        if real.ancestors().any(|path| self.hidden.contains(path)) && !is_own() {
             return Err(Forbidden::Denied(String::from("what lies here is hidden")));
         }
         Ok(())
@@ -240,5 +245,36 @@ impl CommandJudge {
         let root = roots.max_by_key(|root| root.as_os_str().len())?;
         let named = root.parent().and_then(|above| real.strip_prefix(above).ok());
         Some(Names::new(real, named.unwrap_or(real)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_paths_hold_what_is_beneath_and_not_what_is_the_sessions_own() {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
+        let judge = CommandJudge::new(CommandRules {
+            hidden: paths(&["/home/a/.keys", "/home/a/state/", "/srv/one"]),
+            own: paths(&["/home/a/state/session"]),
+            ..CommandRules::default()
+        })
+        .expect("rules");
+        for (path, may) in [
+            ("/home/a/.keys", false),
+            ("/home/a/.keys/", false),
+            ("/home/a//.keys/./id", false),
+            ("/home/a/.keys/deep/id", false),
+            ("/home/a/state", false),
+            ("/home/a/state/other/x", false),
+            ("/home/a/state/session/x", true),
+            ("/home/a/.keys2", true),
+            ("/home/a", true),
+            ("/srv/one.more", true),
+            ("/", true),
+        ] {
+            assert_eq!(judge.change(Path::new(path)).is_ok(), may, "{path}");
+        }
     }
 }
