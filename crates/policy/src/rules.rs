@@ -4,6 +4,7 @@
 //! widens the roots. An invalid glob is an error at start: a deny rule that never matches protects nothing.
 //! sinew's own directory is closed, except for parts that are meant to be read.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,8 @@ pub struct PathRules {
     allow: Option<Globs>,
     deny: Option<Globs>,
     closed: Vec<PathBuf>,
-    /// Paths that commands do not see either.
-    hidden: Vec<PathBuf>,
+    /// Paths that commands do not see either, of which there may be hundreds.
+    hidden: HashSet<PathBuf>,
 }
 
 /// Path globs as written, with what they mean for the roots.
@@ -57,13 +58,13 @@ impl PathRules {
             allow: Globs::compile(ALLOW, &globs.allow, false)?,
             deny: Globs::compile(DENY, &globs.deny, true)?,
             closed: closed.to_vec(),
-            hidden: Vec::new(),
+            hidden: HashSet::new(),
         })
     }
 
     /// Hides files and directories, by real path.
     pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
-        Self { hidden, ..self }
+        Self { hidden: hidden.into_iter().collect(), ..self }
     }
 
     /// Returns whether every path beneath the roots passes, apart from sinew's own.
@@ -112,7 +113,7 @@ impl PathRules {
                 "it belongs to sinew's own state, which no tool may touch",
             )));
         }
-        if self.hidden.iter().any(|hidden| real.starts_with(hidden)) {
+        if !self.hidden.is_empty() && real.ancestors().any(|path| self.hidden.contains(path)) {
             return Err(FileError::Denied(String::from(
                 "it holds secrets by its name; `run.show` lists what may be seen all the same",
             )));
