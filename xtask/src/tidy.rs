@@ -115,23 +115,23 @@ const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
 
 /// How many vague words the comments of each crate hold, and the documents: no count may rise.
 const WORDS: &[(&str, usize)] = &[
-    ("documents", 233),
-    ("sinew", 78),
-    ("sinew-config", 22),
+    ("documents", 165),
+    ("sinew", 42),
+    ("sinew-config", 19),
     ("sinew-dialects", 6),
     ("sinew-fs", 5),
-    ("sinew-guard", 76),
+    ("sinew-guard", 37),
     ("sinew-mcp", 1),
-    ("sinew-ops", 27),
+    ("sinew-ops", 25),
     ("sinew-policy", 6),
-    ("sinew-records", 17),
-    ("sinew-runtime", 12),
+    ("sinew-records", 6),
+    ("sinew-runtime", 6),
     ("sinew-sandbox", 1),
     ("sinew-shell", 3),
-    ("sinew-testkit", 13),
-    ("sinew-tool", 12),
+    ("sinew-testkit", 5),
+    ("sinew-tool", 9),
     ("sinew-web", 0),
-    ("xtask", 15),
+    ("xtask", 13),
 ];
 
 /// Places outside the tree that no file may name. They are put together here so that this file does

@@ -66,7 +66,7 @@ pub struct Options {
     /// command that was allowed reaches all that `tools.fs.deny_paths` and `run.hide` leave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleOptions>>,
-    /// What happens with calls that ask: `auto` (where nobody can be asked, changes that a checkpoint
+    /// What happens with calls that ask: `auto` (where no approver can be asked, changes that a checkpoint
     /// keeps run, and the rest is denied), `ask` (all of it is denied then), `trust-client` (over MCP the client's own
     /// confirmation counts; on the command line a file that says so means `auto`), `allow` or `deny`. Protected names
     /// and rules that ask want a person in `auto` and `trust-client`.
@@ -75,7 +75,7 @@ pub struct Options {
     /// How long an answer may take, in seconds: 1 to 604,800. Default: what the dialect says, else 300.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_timeout_s: Option<u64>,
-    /// A server that is asked beside whoever else can answer.
+    /// A server that is asked beside the other approvers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookOptions>,
     /// The name of the session in the ledger: 1 to 128 letters, digits, `_` or `-`. Default: a new one
@@ -652,7 +652,7 @@ pub struct FsOptions {
     /// Absolute path globs that file tools may not touch; stronger than `allow_paths`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny_paths: Option<Vec<String>>,
-    /// Whether each session's reads are remembered, so that changes of a file that somebody else
+    /// Whether each session's reads are remembered, so that changes of a file that another writer
     /// changed since are refused. Default: false, in native and aionrs true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track_reads: Option<bool>,

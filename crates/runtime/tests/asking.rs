@@ -16,7 +16,7 @@ use crate::deeds::{Bench, TAKING_TURNS, text};
 struct Person {
     answer: Option<Answer>,
     asked: Mutex<Vec<Question>>,
-    /// A file that somebody else writes while the person thinks.
+    /// A file that another program writes while the person thinks.
     meanwhile: Mutex<Option<std::path::PathBuf>>,
 }
 
@@ -375,7 +375,7 @@ async fn put_at(bench: &Bench, session: &str, at: &str, text: &str) -> Reply {
     bench.runtime.call(request, CallOptions::default()).await
 }
 
-/// Fifty questions, five who answer each of them: one answer counts, whoever is the first.
+/// Fifty questions, five who answer each of them: the first answer counts.
 #[tokio::test]
 async fn racing_approvers_give_one_answer_each() {
     let racers: Vec<Arc<Racer>> = ["a", "b", "c", "d", "e"]
@@ -523,7 +523,7 @@ async fn whoever_waits_for_a_question_that_is_taken_back_puts_it_again() {
 
 #[tokio::test]
 async fn an_answer_for_more_settles_what_waits() {
-    // The first question is answered for the session, and nobody answers the others.
+    // The first question is answered for the session, and the others get no answer.
     let wait: fn(&Question) -> Duration = |question| match question.n_asked {
         1 => Duration::from_millis(40),
         _ => Duration::from_secs(60),

@@ -173,7 +173,7 @@ async fn what_a_hook_decides_becomes_of_the_call() {
         let was_blocked = error == Some(Kind::BlockedByHook);
         let ruled = was_blocked || did == Some("asked");
         assert_eq!(closing.rule == Some("hook"), ruled, "{words}");
-        // Of ten hooks nobody knew which, nor what the call was about.
+        // Of ten hooks the line did not say which, nor what the call was about.
         let told = was_blocked.then_some("h (a/hooks.toml:3)");
         assert_eq!(closing.origin.as_deref().filter(|_| was_blocked), told, "{words}");
         let path = closing.path.as_deref().filter(|_| was_blocked);
@@ -331,7 +331,7 @@ impl Hook for Seeing {
     }
     fn approval<'a>(&'a self, approval: &'a Approval) -> BoxFuture<'a, Result<(), ToolError>> {
         self.see(HookEvent::Approval, json!(approval));
-        // Nobody listens to this.
+        // No hook listens to this.
         Box::pin(async { Err(ToolError::new(Kind::ExecutionFailed, "no")) })
     }
     fn session_start<'a>(
@@ -382,7 +382,7 @@ async fn every_event_of_a_call_comes_in_its_order() {
     assert!(bench.call("put", json!({"where": "a", "text": "x"})).await.ok);
     bench.runtime.end_sessions(END).await;
     let mut told = seeing.taken();
-    // Nobody waits for those who see questions, so these come when they come, in their own order.
+    // No call waits for hooks of questions, so these come at any time, in their own order.
     told[2..].sort_by_key(|told| told["event"] != "approval");
     let events: Vec<_> = told.iter().map(|told| told["event"].as_str().unwrap_or("")).collect();
     assert_eq!(

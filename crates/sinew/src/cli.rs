@@ -497,7 +497,7 @@ pub enum CheckpointCommand {
         /// Restore this file or directory alone.
         #[arg(long, value_name = "PATH")]
         path: Option<String>,
-        /// Restore where somebody else changed a file since.
+        /// Restore where another writer changed a file since.
         #[arg(long)]
         force: bool,
         /// Leave files that others changed since, or that were too large to keep, and restore the rest.
@@ -700,7 +700,7 @@ pub struct TrustArgs {
     /// Do not ask.
     #[arg(long)]
     pub yes: bool,
-    /// Print one JSON object, and ask nobody.
+    /// Print one JSON object, and ask no person.
     #[arg(long)]
     pub json: bool,
     /// Trust what these arguments, and the variables of this process, loosen in the current directory.

@@ -1,4 +1,4 @@
-//! The ledger as its readers have it: real processes write it, are killed while they do, and somebody
+//! The ledger as its readers have it: real processes write it, are killed while they do, and a user
 //! changes what they wrote.
 //!
 //! Each look is shown to find something where there is something to find: writers that do not take turns

@@ -1,4 +1,4 @@
-//! A server over MCP beside somebody who holds what a change needs: its ledger, or the lock on the
+//! A server over MCP beside a process that holds what a change needs: its ledger, or the lock on the
 //! directory.
 
 use std::fs;
@@ -117,7 +117,7 @@ fn a_busy_ledger_lets_a_change_wait_and_nothing_else() {
     assert_eq!(ledger.count("phase <> 'event'"), 5);
 }
 
-/// Each change stopped the reading of messages for two seconds while somebody else held the lock.
+/// Each change stopped the reading of messages for two seconds while another process held the lock.
 #[test]
 fn a_locked_directory_lets_a_change_wait_and_nothing_else() {
     let mut server = Server::start();
@@ -126,7 +126,7 @@ fn a_locked_directory_lets_a_change_wait_and_nothing_else() {
     let lock = fs::File::open(server.root()).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
 
-    // Nobody gives the lock back: the wait ends by itself.
+    // The lock is never given back: the wait ends by itself.
     let began = Instant::now();
     server.edit(2, "one", "1");
     server.send(3, "ping", &json!({}));
@@ -140,7 +140,7 @@ fn a_locked_directory_lets_a_change_wait_and_nothing_else() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(fs::read_to_string(&file).unwrap(), "one two");
 
-    // The caller takes the call back: nobody answers it, and the wait is over.
+    // The caller takes the call back: it gets no answer, and the wait is over.
     let began = Instant::now();
     server.edit(4, "one", "1");
     server.send(5, "ping", &json!({}));

@@ -80,7 +80,7 @@ impl Ran {
         let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = streams.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // Whoever does not read its input closes it.
+        // A command that does not read its input closes it.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         let done = child.wait_with_output().unwrap();
@@ -109,7 +109,7 @@ fn check_exit(args: &[&str], input: &str, code: i32, out: &str, err: &str) {
     assert!(code != 0 || ran.err.is_empty(), "what succeeded is quiet: {ran:?}");
 }
 
-/// The server ended with success, and nobody learned that no answer had arrived.
+/// The server ended with success, and its caller did not learn that no answer had arrived.
 #[test]
 fn answers_that_cannot_be_written_are_a_failure() {
     let place = Place::new();
@@ -133,7 +133,7 @@ fn answers_that_cannot_be_written_are_a_failure() {
     assert!(said.starts_with("sinew: answers cannot be written: No space left"), "{said}");
 }
 
-/// The last of two equal keys won, so that whoever saw the first was shown another file.
+/// The last of two equal keys won, so that an approver who saw the first was shown another file.
 const TWICE: &str = r#"{"file_path": "zzz", "file_path": "a.txt"}"#;
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// How a client answers the server's questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answers {
-    /// It declares no elicitation, so nobody can be asked.
+    /// It declares no elicitation, so no person can be asked.
     Never,
     Yes,
     No,

@@ -29,7 +29,7 @@ enum Outcome {
     Damaged(String),
     /// This system cannot lay the file out.
     Skipped,
-    /// Nobody would ever come back.
+    /// The call would never come back.
     NotRun,
     /// The vocabulary has no such tool.
     NoTool,

@@ -1,7 +1,7 @@
 //! The floor of the system's file, which no layer below it loosens, and the layers above it.
 //!
 //! The file lies at one fixed place, so each run gets a view of the machine of its own in which that place
-//! is another one. Where nobody may make such a view, the tests say that they were skipped.
+//! is another one. Where the user may not make such a view, the tests say that they were skipped.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -263,7 +263,7 @@ const FLOORS: &[Row<'_>] = &[
     ),
 ];
 
-/// A floor of `full` made every call run unasked where nobody had written a profile.
+/// A floor of `full` made every call run unasked without a written profile.
 #[test]
 fn floor_below_the_defaults_loosens_nothing() {
     if !can_look_elsewhere() {
@@ -319,7 +319,7 @@ fn nothing_below_the_floor_loosens_it() {
     }
 }
 
-/// A floor with a slip of the pen held nothing, and nobody was told.
+/// A floor with a slip of the pen held nothing, without a warning.
 #[test]
 fn a_floor_that_cannot_be_meant_is_refused() {
     if !can_look_elsewhere() {
@@ -488,7 +488,7 @@ fn a_profile_says_who_chose_it() {
     assert!(found.contains("decided by a rule of: session, flag --read-only"), "{found}");
 }
 
-/// `approvals = "ask"` of the machine asked nobody where the user's profile was `full`.
+/// `approvals = "ask"` of the machine asked no person where the user's profile was `full`.
 #[test]
 fn floor_of_approvals_holds_profile() {
     if !can_look_elsewhere() {

@@ -163,7 +163,7 @@ fn questions_are_answered_by_whoever_holds_the_other_end() {
     let question = pipe.next("question");
     pipe.answer(&question, "perhaps");
     assert!(pipe.next("error")["message"].as_str().unwrap().contains("no such answer: perhaps"));
-    // Nobody is there to answer once the input ends, and what could be undone does not run either.
+    // No approver is left once the input ends, and what could be undone does not run either.
     pipe.call(5, "Write", json!({ "file_path": "z.txt", "content": "" }));
     pipe.next("question");
     let rest = pipe.end();
@@ -237,7 +237,7 @@ fn an_answer_covers_what_it_says_and_for_as_long() {
     other.end();
 }
 
-/// What is asked about, and what somebody changes before it is answered.
+/// What is asked about, and what a user changes before it is answered.
 type Changed = (&'static str, fn(&Path), fn(&Path), &'static str);
 
 const CHANGES: &[Changed] = &[

@@ -3,7 +3,7 @@
 //!
 //! Whatever lies outside carries a word that no reply may hold, and must be the same afterwards. The
 //! same harness first shows that the usual way, resolving a path and opening what came out, leaks: a
-//! race that nobody loses proves nothing.
+//! race without a loser proves nothing.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -97,7 +97,7 @@ fn who_may_not_run_commands_is_told_why() {
     assert!(!home.project.join("made").exists());
 }
 
-/// Nobody can be asked here, so what is not plain does not run.
+/// No approver can be asked here, so what is not plain does not run.
 #[test]
 fn what_only_reads_runs_unasked() {
     let home = Home::new();

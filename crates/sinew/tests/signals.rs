@@ -25,7 +25,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (home, root)
 }
 
-/// Returns the command with no signal ignored: whoever runs the tests in the background ignores some.
+/// Returns the command with no signal ignored: a shell that runs the tests in the background ignores some.
 fn heeding(home: &Path) -> Command {
     let plain = command(home);
     let mut heeding = Command::new("/usr/bin/env");

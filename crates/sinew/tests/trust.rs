@@ -50,7 +50,7 @@ impl Repository {
         command
     }
 
-    /// Runs a command to its end, with nobody there.
+    /// Runs a command to its end, without a person.
     fn run(&self, args: &[&str]) -> Output {
         self.command(args).stdin(Stdio::null()).output().unwrap()
     }
@@ -396,7 +396,7 @@ fn nothing_out_of_a_repository_moves_the_cursor() {
     }
 }
 
-/// A checkpoint that is kept lets a change run that nobody answered for.
+/// A checkpoint that is kept lets a change run without an answer.
 #[test]
 fn a_project_does_not_turn_on_what_lets_changes_run() {
     let Some(repository) = Repository::new("a_project_does_not_turn_on_what_lets_changes_run")
@@ -518,7 +518,7 @@ fn at_terminal(command: &mut Command, typed: &str) -> String {
     terminal.write_all(typed.as_bytes()).unwrap();
     let mut child = command.spawn().unwrap();
     child.wait().unwrap();
-    // Nobody has the other end any more, so what was written is all that comes.
+    // No process has the other end any more, so what was written is all that comes.
     command.stdin(Stdio::null()).stderr(Stdio::null());
     drop(keep);
     let mut shown = Vec::new();

@@ -48,7 +48,7 @@ fn picture(root: &Path) -> Picture {
     picture
 }
 
-/// Something that somebody does outside of the runtime.
+/// A deed of a user outside of the runtime.
 type FileOp<T> = fn(&T);
 
 /// A root, a state directory beside it, and a runtime over both.
@@ -777,7 +777,7 @@ fn a_turn_is_listed_and_undone() {
     place.says(&["checkpoint", "restore", "c6", "--turn", "--yes"], 2, &["belongs to a turn"]);
 }
 
-/// What was lost had been shown as if it would come back, and nobody said how the rest does.
+/// What was lost had been shown as if it would come back, and no reply said how the rest does.
 #[test]
 fn a_person_is_told_what_is_lost() {
     let place = project();
@@ -833,14 +833,14 @@ fn a_name_cannot_look_like_a_line() {
     place.says(&["checkpoint", "restore", "c1", "--yes"], 1, &["is refused", quoted]);
 }
 
-/// Whether a change runs where nobody can answer: it does if a checkpoint covers it.
+/// Whether a change runs without an approver: it does if a checkpoint covers it.
 #[test]
 fn what_can_be_undone_runs_where_nobody_can_answer() {
     let off = "tools.fs.checkpoint_before_mutation=false";
     let small = ["--set", "checkpoints.larger=unkept", "--set", "checkpoints.max_file_bytes=1"];
     let moltis = r#"{"file_path": "{root}/a.txt", "content": "two\n"}"#;
     let files = ["--dialect", "mcp-filesystem"];
-    // Whoever keeps so much that it pushes out what was kept before cannot rely on it.
+    // A call that keeps so much that it pushes out earlier contents cannot rely on it.
     let few = ["--set", "checkpoints.max_count=1"];
     for (args, tool, arguments, code) in [
         (&[][..], "Write", WRITE, 0),
@@ -882,7 +882,7 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
 }
 
-/// Who may not write wrote by a restore all the same, where nobody could answer.
+/// Who may not write wrote by a restore all the same, without an approver.
 #[test]
 fn restore_stops_where_its_operations_stop() {
     let path = |verdict: &str, tools: &str, paths: &str| {
@@ -923,7 +923,7 @@ fn restore_stops_where_its_operations_stop() {
         assert_eq!(picture(&place.root) == made, stops.is_some(), "{call} {rule}");
         let denies = rule.contains("\"Read\"") || rule.contains("policy.allow=");
         if stops.is_some() && !denies {
-            // Whoever only looks carries nothing out.
+            // A look carries nothing out.
             let look = ["call", "CheckpointRestore", r#"{"id": "c1", "dry_run": true}"#];
             place.says(&[&rules, &look[..]].concat(), 0, &[]);
         }

@@ -1,7 +1,7 @@
 //! Eight threads and two processes change one file, each after reading it: what was answered as done
 //! stays in the file, and who is refused is told who came first.
 //!
-//! The same harness without remembered reads first loses some of it: a race that nobody loses proves
+//! The same harness without remembered reads first loses some of it: a race without a loser proves
 //! nothing.
 
 use std::fs;
@@ -148,7 +148,7 @@ fn shown(text: &str) -> String {
 }
 
 /// Puts markers into the file, each once it was read; returns how often that was refused as stale, and
-/// how often somebody was named then.
+/// how often a writer was named then.
 fn mark(calls: &mut dyn Calls, name: &str, way: Way, n_changes: usize) -> (usize, usize) {
     let (mut n_stale, mut n_named) = (0, 0);
     for n in 0..n_changes {

@@ -35,8 +35,7 @@ impl Scripted {
         Self::writing(finished, background, &[])
     }
 
-    /// Returns the same, where whoever looks at one that goes on finds that it wrote this: in a terminal,
-    /// that it stands on the screen.
+    /// Returns the same; a look at one that still runs finds this output, which a terminal has on its screen.
     pub fn writing(finished: Finished, background: Vec<Background>, written: &[u8]) -> Arc<Self> {
         let written = written.to_vec();
         let (asked, typed) = (Mutex::default(), Mutex::default());

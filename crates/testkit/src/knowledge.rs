@@ -1,8 +1,8 @@
 //! What the one caller of a World in memory knows of its files.
 //!
 //! It answers as the knowledge of the guard does: the content decides where it is known, else the
-//! state; own writes are known; what is gone may be written anew. Nobody else has a name here, so
-//! whoever else changed a file is another program.
+//! state; own writes are known; what is gone may be written anew. No other caller has a name
+//! here, so every other writer is another program.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! A World in memory.
 //!
-//! It answers as the World of the guard does for somebody who owns every file and is not root:
+//! It answers as the World of the guard does for a user who owns every file and is not root:
 //!
 //! - Paths are resolved beneath one root, [`ROOT`], which is also the working directory. Links are
 //!   followed, `..` included, but never out of the root. A missing file is a target without a state;

@@ -117,8 +117,8 @@ impl Peers {
         Some(Launch { program, ..self.launch(Server::Ours, root)? })
     }
 
-    /// Returns ripgrep as every row runs it: over what sinew searches, deaf to the configuration of
-    /// whoever runs the bench.
+    /// Returns ripgrep as every row runs it: over what sinew searches, without the configuration of the
+    /// user.
     pub(super) fn rg(&self, folder: &Path, args: &[&str]) -> Run {
         Run::new(&self.rg, folder)
             .args(&["--no-config", "--no-ignore-global", "--hidden", "--glob", "!.git"])

@@ -81,7 +81,7 @@ fn check_words(file: &File, code: &str, findings: &mut Vec<Finding>) {
 mod tests {
     use super::*;
 
-    /// A word of unfinished work, put together so that nobody who looks for one finds it here.
+    /// A word of unfinished work, put together so that a search for one does not find it here.
     const UNFINISHED_CALL: &str = concat!("dbg", "!(c);\n");
 
     #[track_caller]

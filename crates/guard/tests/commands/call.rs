@@ -275,7 +275,7 @@ fn at_once(place: &Place) -> Result<(), Failed> {
     let third = block_on(begin("true")?);
     let kind = third.as_ref().err().map(|error| error.kind);
     that(kind == Some(Kind::LimitReached), || format!("{third:?}"))?;
-    // Whoever has no limit is not counted and not refused.
+    // A user without a limit is not counted and not refused.
     that(place.sh("true").exit == Exit::Code(0), || String::from("a command without a limit"))?;
     drop((first, second));
     let since = Instant::now();
@@ -321,7 +321,7 @@ fn keeps_its_place(place: &Place) -> Result<(), Failed> {
     at("true", None)?;
     at("cd sub", Some("sub"))?;
     at("cd sub; cd deep && exit 3", Some("sub/deep"))?;
-    // Whoever is started somewhere else leaves the shell where it was.
+    // A command with a directory of its own leaves the shell where it was.
     at("env --chdir=sub true", Some(""))?;
     at("(cd sub)", None)?;
     at("cd sub; sh -c 'cd deep'", Some("sub"))?;
@@ -458,7 +458,7 @@ fn dropped(place: &Place) -> Result<(), Failed> {
             until_two_sleep(&number);
         }
     });
-    // The future is asked once, as whoever polls it does, and then let go.
+    // The future is asked once, as its caller polls it, and then let go.
     let mut running = running;
     let tokio = tokio_runtime();
     let _entered = tokio.enter();

@@ -378,7 +378,7 @@ fn filled(place: &Place) -> Result<(), Failed> {
     let seen = screen(&world, &id, until("top"))?;
     that(seen.rows[0] == "top" && seen.rows[2] == "    in the middle", || format!("{seen:?}"))?;
     that(seen.cursor == (0, 3), || format!("{seen:?}"))?;
-    // It stands there, although nobody wrote it again.
+    // It is there, although no program wrote it again.
     let again = screen(&world, &id, until("middle"))?;
     that(again.waited == Waited::Matched && !again.changed.contains(&true), || format!("{again:?}"))
 }
@@ -404,7 +404,7 @@ fn in_order(place: &Place) -> Result<(), Failed> {
     let typed = |text: &str| world.processes.enter(&id, vec![Typed::Text(text.to_owned())]);
     let calls: Vec<_> = letters.into_iter().map(typed).collect();
     tokio_runtime().block_on(async {
-        // Whoever called first need not wait first.
+        // The first caller need not wait first.
         for call in calls.into_iter().rev() {
             call.await?;
         }
@@ -418,7 +418,7 @@ fn in_order(place: &Place) -> Result<(), Failed> {
     that(kind == Some(Kind::InvalidArgs), || format!("{long:?}"))
 }
 
-/// What nobody waits for any more is not typed, and what gives up is typed to whoever does not read.
+/// Input without a waiting call is not typed, and input that gives up was typed to a program that does not read.
 fn given_up(place: &Place) -> Result<(), Failed> {
     let text = "while read -r line; do echo $line >>got; sleep 0.3; done";
     let (world, id) = begin_terminal(place, text)?;
@@ -440,7 +440,7 @@ fn given_up(place: &Place) -> Result<(), Failed> {
 
 fn nested(place: &Place) -> Result<(), Failed> {
     if place.sh("true").contained.level == "landlock" {
-        // Nobody can make terminals there.
+        // No process can make terminals there.
         return Ok(());
     }
     let text =

@@ -2,7 +2,7 @@
 //! left.
 //!
 //! Every case gets a number of its own, which it gives to `sleep` where it leaves something running:
-//! whoever still sleeps for that many seconds was left behind. The same cases through a plain spawn
+//! a process that still sleeps for that many seconds was left behind. The same cases through a plain spawn
 //! show that the harness would see it.
 
 use std::fs;
@@ -200,7 +200,7 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
     trials
 }
 
-/// Returns the seconds that nobody else sleeps.
+/// Returns the seconds that no other process sleeps.
 pub(crate) fn number() -> String {
     format!("{}{:05}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }

@@ -539,7 +539,7 @@ fn check(helper: &Helper) -> Result<(), Failed> {
         page.push('\n');
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sandbox.md");
-    // Whoever runs this as another user has no sources.
+    // Another user has no sources.
     if path.parent().is_some_and(Path::is_dir) {
         sinew_testkit::golden(&path, &page);
     }

@@ -16,7 +16,7 @@ const VICTIM: &str = "SINEW_TEST_VICTIM";
 /// How many commands run when it is killed.
 const N_COMMANDS: usize = 20;
 
-/// Plays the victim where this process is one: its commands run until somebody kills it.
+/// Plays the victim where this process is one: its commands run until another process kills it.
 pub(crate) fn play(helper: &Helper) -> Option<ExitCode> {
     let case = std::env::var(VICTIM).ok()?;
     let (level, number) = case.split_once(' ')?;

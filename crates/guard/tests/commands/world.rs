@@ -57,7 +57,7 @@ impl Place {
         Self::with(helper, &[level], Self::denying)
     }
 
-    /// Makes a root on a disk of its own that holds so much; nothing where nobody may mount one.
+    /// Makes a root on a disk of its own that holds so much; nothing where the user may mount none.
     pub(crate) fn small(helper: &Helper, level: SandboxLevel, size: &str) -> Option<Self> {
         let mounted = |root: &Path| {
             let options = format!("size={size},mode=0755");

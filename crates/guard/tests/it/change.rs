@@ -91,7 +91,7 @@ fn mode_is_kept_without_set_id_bits_and_new_files_heed_the_umask() {
     }
 }
 
-/// A replacement by somebody who may not give files away once took the file over, or opened it to
+/// A replacement by a user who may not give files away once took the file over, or opened it to
 /// another group.
 #[test]
 fn owner_and_group_are_kept_or_the_change_is_refused() {
@@ -368,7 +368,7 @@ fn changes_of_one_file_by_many_threads_are_whole() {
     let change = |guard: &Arc<Guard>, letter: char| {
         let text = letter.to_string().repeat(50_000);
         for _ in 0..50 {
-            // Whoever finds the file taken asks again.
+            // A thread that finds the file taken asks again.
             while let Err(error) = replace(guard, "a.txt", WRITE, &text) {
                 assert_eq!(error.kind, Kind::Timeout, "{error}");
             }

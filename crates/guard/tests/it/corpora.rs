@@ -1,4 +1,4 @@
-//! The corpora of commands: ways around a judge, and plain reads that nobody should be asked about.
+//! The corpora of commands: ways around a judge, and plain reads that need no question.
 //!
 //! Both were written before there was anything to judge them. Here each row shows what it is: a way
 //! around does harm where anything runs it, a plain read does none.
@@ -276,7 +276,7 @@ fn git_asks_where_files_are_denied() {
     }
 }
 
-/// What stands beside a command that asks runs as it is written, where nobody leaves files out.
+/// What stands beside a command that asks runs as it is written, where no rule leaves files out.
 #[test]
 fn names_that_are_handed_on_remain_to_be_asked_about() {
     let Some(oracle) = Oracle::new() else { return };
@@ -288,7 +288,7 @@ fn names_that_are_handed_on_remain_to_be_asked_about() {
     }
 }
 
-/// The control: whoever looks at the first word alone lets ways around pass.
+/// The control: a judge that looks at the first word alone lets ways around pass.
 #[test]
 fn first_words_let_ways_around_pass() {
     let plain = corpus(include_str!("corpora/plain.jsonl"));
@@ -302,7 +302,7 @@ fn first_words_let_ways_around_pass() {
 /// How long a text may be looked at, also where other tests run beside this one.
 const LOOKED_AT: Duration = Duration::from_secs(2);
 
-/// Whatever a text is, it is answered, soon and in bounded memory; these are understood by nobody.
+/// Whatever a text is, it is answered, soon and in bounded memory; no judge understands these.
 #[test]
 fn hostile_texts_ask_in_bounded_time() {
     let Some(oracle) = Oracle::new() else { return };

@@ -268,7 +268,7 @@ fn a_relative_pointer_starts_at_the_worktree() {
     assert_eq!((names.join(" ").as_str(), report.skipped.ignored), (".git a", 3));
 }
 
-/// Whoever can write the worktree could otherwise make any repository's rules show by what they
+/// A writer of the worktree could otherwise make any repository's rules show by what they
 /// leave out, or let a walk wait.
 #[test]
 fn a_repository_that_does_not_name_the_worktree_lends_it_nothing() {

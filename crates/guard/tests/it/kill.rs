@@ -142,7 +142,7 @@ fn journaling(root: &Path) -> GuardSettings {
 enum How {
     /// Together.
     Together,
-    /// Together, while somebody else is at one of the files, so that most attempts are given up once
+    /// Together, while another process is at one of the files, so that most attempts are given up once
     /// everything is prepared.
     Disturbed,
     /// One file after the other.
@@ -233,7 +233,7 @@ fn kill_sets(test: &str, how: How, n_kills: usize) -> (usize, usize) {
         child.kill().unwrap();
         child.wait().unwrap();
         n_journals += usize::from(0 < count(&journals));
-        // Whoever comes first: the ledger must leave what the journal needs.
+        // In either order: the ledger must leave what the journal needs.
         if n % 2 == 0 {
             ledger(&tree.root).probe().unwrap();
         }

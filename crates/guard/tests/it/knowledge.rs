@@ -161,7 +161,7 @@ fn a_session_and_who_wrote_span_processes() {
     third.flush();
     // The first process still remembers the old content, and its session knows the new one.
     assert_eq!(first.write("s", "c", "4"), "done");
-    // Whoever reads what it wrote stays its writer.
+    // A reader of its own write stays its writer.
     second.read("t", "a", true);
     second.flush();
     assert_eq!(first.write("s", "a", "3"), "session t wrote it with Edit just now");

@@ -28,7 +28,7 @@ mod tree;
 mod turn;
 mod walk;
 
-/// A file that nobody names in `main.rs` would never run.
+/// A file without its line in `main.rs` would never run.
 #[test]
 fn every_file_is_part_of_the_binary() {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");

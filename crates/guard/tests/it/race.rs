@@ -1,7 +1,7 @@
 //! A program that swaps a directory for a link to the outside, as fast as it can, while calls run.
 //!
 //! The same harness first shows that the usual way, resolving a path and then opening what came out,
-//! leaks: a race that nobody loses proves nothing.
+//! leaks: a race without a loser proves nothing.
 
 use std::fs;
 use std::sync::Mutex;

@@ -668,7 +668,7 @@ fn grants_cover_what_was_shown() {
             );
             assert_eq!(judged.by_ruling().is_some(), verdict == Verdict::Allow);
         }
-        // Whoever wrote a rule is asked all the same.
+        // The author of a rule is asked all the same.
         for (verdict, expected) in [("ask: *", Verdict::Ask), ("deny: *", Verdict::Deny)] {
             let strict = rules(&[verdict], Profile::Workspace);
             for text in covered {

@@ -88,7 +88,7 @@ impl Tree {
         }
     }
 
-    /// Does something without the rights of root, on a tree that belongs to whoever does it.
+    /// Does something without the rights of root, on a tree of the user who does it.
     pub(crate) fn without_root(&self, deed: impl FnOnce() + Send) {
         if !rustix::process::geteuid().is_root() {
             return deed();

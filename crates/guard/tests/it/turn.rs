@@ -1,7 +1,7 @@
 //! Processes that change one file take turns: what a change answered stays in the file.
 //!
 //! Each process reads the file, adds a line and replaces what it read. The same harness without
-//! turns first shows that lines get lost: a race that nobody loses proves nothing.
+//! turns first shows that lines get lost: a race without a loser proves nothing.
 
 use std::collections::BTreeSet;
 use std::fs;

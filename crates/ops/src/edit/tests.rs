@@ -556,7 +556,7 @@ fn a_write_replaces_creates_and_shows() {
     );
 }
 
-/// Whoever decides sees every line and every sign of what is to be there.
+/// The approver sees every line and every character of the new content.
 #[test]
 fn nothing_is_left_out_of_a_question() {
     let long = format!("x = 1{};evil()\n", " ".repeat(5_000));

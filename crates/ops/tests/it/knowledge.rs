@@ -8,7 +8,7 @@ use sinew_ops::{apply_patch, edit, multi_edit, read, write};
 use sinew_testkit::{MemoryWorld, call};
 use sinew_tool::{FileSettings, Kind, Tool};
 
-/// One step: a call, or somebody else's deed.
+/// One step: a call, or a deed of another writer.
 enum Step {
     /// A call that does its deed.
     Done(&'static str, Value),

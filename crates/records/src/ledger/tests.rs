@@ -402,7 +402,7 @@ fn held(dir: &std::path::Path) -> Connection {
     connection
 }
 
-/// A database that somebody else wrote blocked the thread that reads requests for five seconds.
+/// A database that another process wrote blocked the thread that reads requests for five seconds.
 #[test]
 fn an_intent_waits_for_a_busy_database_without_blocking() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -64,7 +64,7 @@ pub(super) struct Case {
     pub(super) hard_links: HardLinks,
     /// The content after an edit; nothing where the only right answer is a refusal.
     after: Option<Vec<u8>>,
-    /// Whether opening the file waits for somebody else.
+    /// Whether opening the file waits for another process.
     pub(super) blocks: bool,
     /// What a change does to the record of the directory, given the new content.
     pub(super) effect: fn(&mut Snapshot, &[u8]),
@@ -99,7 +99,7 @@ impl Case {
         format!("--- a/{0}\n+++ b/{0}\n@@ -1,0 +2 @@\n+{1}\n", self.path, self.new)
     }
 
-    /// Returns a diff of the change as somebody writes it who sees lines without their endings.
+    /// Returns a diff of the change as a writer makes it who sees lines without their endings.
     pub(super) fn diff(&self) -> String {
         let text = String::from_utf8_lossy(&self.content).replace("\r\n", "\n");
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);

@@ -191,7 +191,7 @@ fn a_program_of_the_workspace_runs_only_where_that_is_said() {
             let words = if is_unknown { "nobody can tell" } else { "where a model can write it" };
             has(&ran.err, words);
             has(&ran.err, "config.toml:1: the hook");
-            // Whoever looks for what is wrong finds it.
+            // The line names the key.
             has(&place.run(&["hook", "list"], "").out, "it will fail: ");
             let tried = place.run(&["hook", "test", "before_tool_execute"], "");
             assert_eq!(tried.code, 1, "{command}: {tried:?}");

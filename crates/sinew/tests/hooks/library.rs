@@ -205,7 +205,7 @@ fn a_large_payload_arrives_whole() {
     assert_eq!(n, payload.to_string().len());
 }
 
-/// Whoever takes a call back does not wait for its hook.
+/// A call that is taken back does not wait for its hook.
 #[test]
 fn a_program_ends_with_a_call_that_is_taken_back() {
     let place = Place::new();

@@ -322,7 +322,7 @@ impl Files for MemoryFiles {
 
     fn commit(&self, deeds: &[FileOp<'_>]) -> Result<Vec<Written>, CommitError> {
         let mut tree = self.world.tree();
-        // What cannot be done as a whole is done on a copy that nobody sees.
+        // What cannot be done as a whole is done on a copy that no test sees.
         let mut draft = tree.clone();
         // Directories are made before the other changes and removed after them.
         let turn = |deed: &FileOp<'_>| match deed.becomes {

@@ -50,7 +50,7 @@ struct Walk<'w> {
 impl Walk<'_> {
     fn directory(&mut self, directory: &Path, depth: usize) -> Flow {
         let mut entries: Vec<(&Path, &Node)> = self.tree.children(directory).collect();
-        // Any order will do, as long as nobody can rely on it.
+        // Any order will do, as long as no test can rely on it.
         entries.sort_by_cached_key(|(path, _)| {
             let mut hasher = DefaultHasher::new();
             path.hash(&mut hasher);

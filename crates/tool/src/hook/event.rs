@@ -53,7 +53,7 @@ impl HookEvent {
                 "The reply to a call, also to one that was refused, is about to be bounded, kept and \
                  handed out."
             }
-            Self::Approval => "Somebody is asked whether a call may run, or has answered.",
+            Self::Approval => "An approver is asked whether a call may run, or has answered.",
             Self::MessageSending => {
                 "A message to an agent or a channel is about to be judged and sent."
             }

@@ -2,7 +2,7 @@
 //!
 //! A type and its schema come from one definition, whose documentation the schema shows. No key is
 //! ever left out: what is not known is null. What a call needs only for programs, such as the paths
-//! that it names, is worked out when somebody looks.
+//! that it names, is worked out when a hook reads it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -194,9 +194,9 @@ payloads! {
         pub approver: String,
         /// `asked` or `answered`.
         pub state: String,
-        /// `yes`, `exact`, `session`, `forever`, `no`, `timed_out` or `gone`; null while nobody has answered.
+        /// `yes`, `exact`, `session`, `forever`, `no`, `timed_out` or `gone`; null before the answer.
         pub answer: Option<String>,
-        /// The words of whoever said no, or null.
+        /// The reason of a `no`, or null.
         pub reason: Option<String>,
     }
 

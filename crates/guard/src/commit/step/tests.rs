@@ -96,7 +96,7 @@ fn steps_go_forward_and_back_in_every_way() {
     for ways in KNOWN {
         for is_back in [false, true] {
             let scene = Scene::new();
-            // Twice: whoever comes by does not know what was done.
+            // Twice: a recovery does not know what was done.
             for _ in 0..2 {
                 for step in &scene.steps {
                     assert_eq!(step.forward(&scene.dir, ways), Ok(Stand::Done), "{step:?}");
@@ -200,7 +200,7 @@ fn a_change_alone_never_leaves_its_name_free() {
     assert_eq!(scene.found(), side(NEW));
 }
 
-/// Somebody took the name just before the exchange, and again before it was taken back.
+/// Another process took the name just before the exchange, and again before it was taken back.
 #[test]
 fn what_an_exchange_displaces_is_seen() {
     for (there, aside, expected) in

@@ -83,7 +83,7 @@ fn stored(bench: &Bench) -> Vec<(OsString, fs::Metadata)> {
     entries.map(|entry| (entry.file_name(), entry.metadata().unwrap())).collect()
 }
 
-/// The position of the handle belongs to whoever opened it.
+/// The position of the handle belongs to the process that opened it.
 #[test]
 fn a_file_is_kept_from_its_start_and_its_handle_stays_where_it_is() {
     let bench = Bench::new();
@@ -176,7 +176,7 @@ fn a_damaged_content_is_told_the_others_come_back_and_keeping_it_again_heals() {
     }
 }
 
-/// Whoever reads piece by piece has not the whole before it is known to be right.
+/// A reader of pieces has not the whole before it is known to be right.
 #[test]
 fn the_last_byte_of_a_wrong_content_never_comes() {
     let bench = Bench::new();

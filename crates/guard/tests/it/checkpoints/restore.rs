@@ -352,7 +352,7 @@ fn what_a_call_changes_twice_or_not_at_all_is_told_once_or_not() {
     let mut draft = bench.begin("s");
     keep(&mut draft, &a, None);
     keep(&mut draft, &b, None);
-    // Somebody was quicker than the call, which begins again.
+    // Another writer was quicker than the call, which begins again.
     do_it(&bench.tree.root, &put("a", "a1"));
     keep(&mut draft, &a, None);
     let id = draft.record(LONG).unwrap();

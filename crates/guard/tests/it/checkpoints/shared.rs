@@ -110,7 +110,7 @@ fn several_processes_share_an_index() {
     }
 }
 
-/// Keeps large contents until somebody ends this process.
+/// Keeps large contents until another process ends this one.
 fn keep_for_ever(top: &Path) {
     let state = StateDir::open(&top.join("state")).unwrap();
     let checkpoints = Checkpoints::new(&state, CheckpointSettings::default());

@@ -135,7 +135,7 @@ impl<'c> Mutator<'c> {
         Self { plain: plain.to_vec(), words, numbers }
     }
 
-    /// Returns a command that nobody wrote.
+    /// Returns a command that no person wrote.
     pub(crate) fn next(&mut self) -> String {
         let base = self.numbers.one(&self.plain);
         let mut words: Vec<String> = base.split(' ').map(str::to_owned).collect();

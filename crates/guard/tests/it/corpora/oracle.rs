@@ -37,7 +37,7 @@ pub(crate) enum Harm {
     Changed(PathBuf),
     /// The secret was written out.
     Told,
-    /// Somebody came to the port.
+    /// A process came to the port.
     Called,
 }
 
@@ -63,7 +63,7 @@ impl Ground {
 }
 
 impl Oracle {
-    /// Returns nothing where this machine has no process namespaces for whoever runs the test.
+    /// Returns nothing where this machine has no process namespaces for the user of the test.
     pub(crate) fn new() -> Option<Self> {
         if !alone().arg("true").output().is_ok_and(|done| done.status.success()) {
             skipped("no command can be tried without a process namespace");
@@ -207,7 +207,7 @@ fn alone() -> Command {
     command
 }
 
-/// Runs a command; returns what it wrote, whether it came to the port, where nobody talks to it, and its
+/// Runs a command; returns what it wrote, whether it came to the port, where no program talks to it, and its
 /// exit code.
 fn run(dir: &Path, mut command: Command, port: &TcpListener) -> (Vec<u8>, bool, Option<i32>) {
     let mut child = command

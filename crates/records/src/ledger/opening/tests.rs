@@ -100,7 +100,7 @@ fn what_cannot_be_gone_on_with_is_kept_aside_and_told() {
             told.len() == 1 && told.iter().all(|text| text.contains(aside)),
             "{name}: {told:?}"
         );
-        // Whoever verifies is told that what was there before is not in this chain.
+        // `verify` says that earlier records are not in this chain.
         let verified = verified(dir.path());
         let [gone] = verified.findings.as_slice() else { panic!("{name}: {verified:?}") };
         assert_eq!((gone.what, gone.seq), ("gone", 1), "{name}: {gone:?}");
@@ -111,7 +111,7 @@ fn what_cannot_be_gone_on_with_is_kept_aside_and_told() {
     }
 }
 
-/// A page that nobody looks at when the database is opened.
+/// A page that is not read when the database is opened.
 #[test]
 fn damage_that_is_met_while_writing_loses_no_record() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -286,7 +286,7 @@ fn a_database_that_was_taken_away_is_missed() {
     assert_eq!(found, [("gone", 1)], "{verified:?}");
 }
 
-/// Whoever takes the head away as well leaves the key, and with all three the head that was kept.
+/// A user who takes the head away as well leaves the key, and with all three the head that was kept.
 #[test]
 fn what_is_left_beside_a_database_that_was_taken_away_tells_of_it() {
     for (gone, left) in [

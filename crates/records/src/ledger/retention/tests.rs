@@ -96,7 +96,7 @@ fn what_is_not_settled_stays() {
     assert_eq!(rows(dir.path(), "SELECT call_id FROM record WHERE phase = 'intent'"), ["open"]);
 }
 
-/// Retention removed the entry of a process that was idle, and its next record named nobody.
+/// Retention removed the entry of a process that was idle, and its next record named no process.
 #[test]
 fn a_process_whose_records_went_is_entered_again() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -148,7 +148,7 @@ fn what_does_not_fit_stays_and_is_told() {
     }
 }
 
-/// Whoever removes records and says that retention did has no seal for it.
+/// A user who removes records and says that retention did has no seal for it.
 #[test]
 fn retention_cannot_be_feigned() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,6 +1,6 @@
-//! The chain on real databases, and what is found when somebody changes them.
+//! The chain on real databases, and the findings after changes of them.
 //!
-//! Each change is made by SQL, as whoever gets at the database would. The controls show that the changes are
+//! Each change is made by SQL, as a user with access to the database would. The controls show that the changes are
 //! ones that a weaker record misses: a hash of each record alone does not see what is taken out, and a chain
 //! without a key does not see what is calculated anew.
 #![expect(clippy::disallowed_methods, reason = "the tests change what is really there")]
@@ -105,7 +105,7 @@ impl Chain {
         assert_eq!(first, Some((what, seq)), "{:?}", verified.findings);
     }
 
-    /// Calculates the chain and its head anew, as somebody would who knows how it is made and has a key.
+    /// Calculates the chain and its head anew, as a user would who knows how it is made and has a key.
     fn forge(&self, key: &Key) {
         let mut previous = Link::START;
         let database = Connection::open(self.state().join("sinew.db")).expect("the database");
@@ -424,7 +424,7 @@ fn threads_write_one_chain() {
     assert_eq!((verified.n_records, verified.unfinished.len()), (601, 0));
 }
 
-/// A stray record that somebody puts at the end does not fit.
+/// A stray record at the end does not fit.
 #[test]
 fn a_record_that_was_put_there_is_found() {
     let chain = Chain::new();
