@@ -1,6 +1,7 @@
 """Commands and their undo: what random scripts change comes back, byte for byte, whatever they do."""
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -71,7 +72,7 @@ def checkpoint(reply):
 
 def look(root, leaves_out=(".sinew", ".git")):
     """Returns what is beneath a directory: kind, mode and content of each path."""
-    seen = {}
+    seen = {b".": (stat.S_IFDIR, oct(stat.S_IMODE(os.lstat(root).st_mode) & 0o1777), None)}
     for place, dirs, files in os.walk(os.fsencode(root)):
         dirs[:] = [name for name in dirs if os.fsdecode(name) not in leaves_out]
         for name in dirs + files:
@@ -203,7 +204,7 @@ class Builds:
 
 def scripts(directory):
     """Runs random commands in random trees, and restores every checkpoint: the last first, or all at once."""
-    n_restored = n_controls = n_repositories = n_building = 0
+    n_restored = n_controls = n_repositories = n_building = n_built = 0
     # Another user may not reach the tools of this one.
     builds = Builds(directory) if os.getuid() == 0 else None
     for n in range(N_SCRIPTS):
@@ -239,6 +240,7 @@ def scripts(directory):
                 names = "".join(f"export {key}={value}; " for key, value in NAMES.items()) if is_repository else ""
                 reply = pipe.bash(names + command)
                 said.append(command)
+                n_built += is_building and any((root / name).is_dir() for name in Builds.MADE)
                 now = now_of()
                 if now != states[-1]:
                     true(checkpoint(reply), f"script {n}: {command!r} has no checkpoint: {difference(now[0], states[-1][0])}")
@@ -246,7 +248,7 @@ def scripts(directory):
                     made.append((checkpoint(reply), states[-1]))
                 states.append(now)
             n_controls += bool(made) and states[-1] != states[0]
-            at_once = chance.random() < 0.04
+            at_once = chance.random() < 0.5
             for id, was in made[:1] if at_once else reversed(made):
                 with editor(root) if is_repository else contextlib.nullcontext():
                     reply = pipe.restore(id)
@@ -258,6 +260,7 @@ def scripts(directory):
                     true(now == was[1][key], f"script {n}, {id}: {key}: {short(now)} for {short(was[1][key])} after {short(said, 3_000)}")
         shutil.rmtree(root, onerror=checks.make_removable)
     print(f"     {N_SCRIPTS} scripts, {n_repositories} of them in repositories, {n_building} with cargo and npm, {n_restored} restores")
+    true(n_built or not n_building, "no script built anything")
     true(N_SCRIPTS // 2 < n_controls, f"{n_controls} scripts changed something")
 
 
@@ -476,6 +479,45 @@ def tools_of_the_user(directory):
         true(not root.exists(), "rm -rf left something")
 
 
+@contextlib.contextmanager
+def locked(path, seconds=0.4):
+    """Keeps a directory locked for a time, as another process that changes it."""
+    handle = os.open(path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    unlock = lambda: fcntl.flock(handle, fcntl.LOCK_UN)
+    timer = threading.Timer(seconds, unlock)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        os.close(handle)
+
+
+def closed_after_a_kill(directory):
+    with check("as another user than root: a read-only directory is closed again by the restore after a kill"):
+        n_open = 0
+        for n in range(12):
+            root = made(directory / f"killed-{n}", **{f"d/f{at}": f"{at}\n" for at in range(300)})
+            (root / "d").chmod(0o555)
+            was = look(root)
+            with Pipe(root) as pipe:
+                first = checkpoint(pipe.bash("chmod 755 d; for f in d/*; do echo x > $f; done; chmod 555 d"))
+                pipe.send("CheckpointRestore", id=first)
+                until = time.monotonic() + 10
+                while stat.S_IMODE(os.lstat(root / "d").st_mode) == 0o555 and time.monotonic() < until:
+                    pass
+                time.sleep(0.002 * n)
+                pipe.process.kill()
+            n_open += stat.S_IMODE(os.lstat(root / "d").st_mode) != 0o555
+            with Pipe(root) as pipe:
+                reply = pipe.restore(first)
+                true(reply["ok"], f"{reply['error']}")
+            true(not difference(look(root), was), difference(look(root), was))
+        true(n_open, "the control: no kill left the directory open")
+
+
 def without_rights(directory):
     """A user without the rights of root: modes keep files from their owner too."""
     with check("as another user than root: read-only files and directories are undone and redone"):
@@ -502,22 +544,42 @@ def without_rights(directory):
         ("closed behind a file that became a directory", 0o755, "rm d/a; mkdir d/a; echo x > d/a/x; chmod 555 d"),
         ("closed behind a directory that became a file", 0o755, "rm -r d/s; echo x > d/s; rm -r d/t; chmod 555 d"),
         ("opened and removed", 0o555, "chmod 755 d; rm -r d"),
+        ("opened, changed and closed beside another process that locks it", 0o555, "chmod 755 d; rm -r d/s; echo y > d/a; chmod 555 d"),
+        ("in a root that is read-only", 0o755, "chmod 755 .; echo x > new; mv d/a a; chmod 555 ."),
         ("made and closed", 0o755, "mkdir -p d/n/m; echo x > d/n/m/x; chmod 555 d/n/m d/n d"),
     ]:
         with check(f"as another user than root: undo and redo of a directory that was {name}"):
             root = made(directory / name.replace(" ", "-"), **{"d/a": "a\n", "d/s/b": "b\n", "d/t/b": "b\n"})
             (root / "d").chmod(mode)
+            root.chmod(0o555 if "root" in name else 0o755)
             was = look(root)
             with Pipe(root) as pipe:
-                reply = pipe.bash(script)
+                true(pipe.bash(f"set -e; {script}")["ok"], "the script")
                 there = look(root)
                 true(difference(there, was), "nothing changed")
-                undone = pipe.call("Undo")
+                with locked(root / "d") if "lock" in name else contextlib.nullcontext():
+                    undone = pipe.call("Undo")
                 true(undone["ok"], f"{undone['error']}")
                 true(not difference(look(root), was), difference(look(root), was))
                 redone = pipe.call("Undo", redo=True)
                 true(redone["ok"], f"{redone['error']}")
                 true(not difference(look(root), there), difference(look(root), there))
+    with check("as another user than root: a read-only directory that another process keeps locked is as before, and so is the next undo"):
+        root = made(directory / "kept-locked", **{"d/a": "a\n", "d/e/x": "x\n"})
+        (root / "d").chmod(0o555)
+        was = look(root)
+        with Pipe(root) as pipe:
+            true(pipe.bash("chmod 755 d; rm -r d/e; echo y > d/a; chmod 555 d")["ok"], "the script")
+            there = look(root)
+            with locked(root / "d", 60):
+                true(not pipe.call("Undo")["ok"], "the lock was passed over")
+                true(not difference(look(root), there), difference(look(root), there))
+            true(pipe.call("Undo")["ok"], "the next undo")
+            true(not difference(look(root), was), difference(look(root), was))
+            true(pipe.call("Undo", redo=True)["ok"], "its redo")
+            true(not difference(look(root), there), difference(look(root), there))
+    if os.getuid() != 0:
+        closed_after_a_kill(directory)
     with check("as another user than root: what cannot be read is left by a partial restore"):
         root = made(directory / "unreadable", a="a\n", b="b\n")
         with Pipe(root) as pipe:

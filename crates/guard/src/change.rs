@@ -9,6 +9,7 @@ pub(crate) mod kept;
 pub(crate) mod locks;
 pub(crate) mod original;
 pub(crate) mod parents;
+pub(crate) mod read_only_dir;
 pub(crate) mod temporary;
 
 use std::ffi::CStr;

@@ -157,7 +157,7 @@ fn make_directories(
 ) -> Result<(), CommitError> {
     for DirectoryPart { slot, place, deed } in directories {
         let about = |error| CommitError { slot: *slot, error };
-        parents.make_writable(place).map_err(about)?;
+        parents.make_writable(place, terms.kept).map_err(about)?;
         match deed {
             OfDirectory::Made(_) => drop(parents.make_place(place, terms.kept).map_err(about)?),
             OfDirectory::SetAside(aside, _) => aside.keep_away(terms).map_err(about)?,
@@ -204,10 +204,7 @@ fn attempts(
     terms: &Terms<'_>,
     parents: &mut Parents,
 ) -> Result<CommittedChanges, CommitError> {
-    let about = |part: &Part<'_>, error| CommitError {
-        slot: part.slot,
-        error: error_below(part.job.place, error),
-    };
+    let about = |part: &Part<'_>, error| CommitError { slot: part.slot, error };
     if parts.is_empty() {
         return Ok(CommittedChanges { written: Vec::new(), changes: Vec::new(), late: None });
     }
@@ -242,7 +239,7 @@ fn attempts(
         match why {
             Failure::Error(error) => {
                 return Err(match stopped_at {
-                    Some(part) => about(part, error),
+                    Some(part) => about(part, error_below(part.job.place, error)),
                     None => CommitError { slot, error },
                 });
             }

@@ -56,7 +56,7 @@ pub(crate) fn make_directory(
             kept.withdraw(&place.real);
             return match errno {
                 Errno::EXIST => is_directory(&dir, name).map(|()| false),
-                errno => Err(error_of(errno)),
+                errno => Err(error_below(place, error_of(errno))),
             };
         }
         kept.settle(&place.real, PathState::directory(0o777));
@@ -69,7 +69,7 @@ pub(crate) fn make_directory(
         Ok(made) => parents.keep(sync, kept).map(|()| made),
         Err(error) => {
             parents.remove(kept);
-            Err(error_below(place, error))
+            Err(error)
         }
     }
 }

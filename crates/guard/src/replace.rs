@@ -35,7 +35,7 @@ pub(crate) fn replace(job: &NameChange<'_>, pieces: &[&[u8]]) -> Result<AppliedC
     let kept = job.terms.kept;
     let done = parents.enter(job.place, kept).and_then(|dir| {
         let _held = job.terms.locks.lock(&dir, job.name)?;
-        attempts(job, pieces, &dir)
+        attempts(job, pieces, &dir).map_err(|error| error_below(job.place, error))
     });
     match done {
         Ok(mut done) => {
@@ -46,7 +46,7 @@ pub(crate) fn replace(job: &NameChange<'_>, pieces: &[&[u8]]) -> Result<AppliedC
         Err(error) => {
             parents.remove(kept);
             kept.withdraw(&job.place.real);
-            Err(error_below(job.place, error))
+            Err(error)
         }
     }
 }

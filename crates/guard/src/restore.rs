@@ -149,7 +149,6 @@ impl Guard {
     ) -> Result<Contained, ToolError> {
         let checkpoints = self.shared.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
         checkpoints.catch_up();
-        let under_way = checkpoints.paths_under_way();
         let (first, further) = match &restore.choice {
             RestoreChoice::Id(id) => {
                 let no_id = |problem| {
@@ -161,6 +160,8 @@ impl Guard {
                 last(checkpoints, session, (restore.argument, *n, *redo))?
             }
         };
+        // After the choice: a command that ended before it is no longer under way.
+        let under_way = checkpoints.paths_under_way();
         let of_call = (cwd, narrowed);
         let (mut contained, mut acts) =
             self.contain_checkpoint(restore, first, &under_way, of_call)?;

@@ -350,6 +350,8 @@ impl Checkpoints {
 
     /// Returns the changes of a checkpoint's call, by path.
     pub fn entries(&self, id: CheckpointId) -> Result<Vec<Entry>, CheckpointError> {
+        // That of a command has them when its thread ends.
+        self.shared.wait_for_commands();
         let entries = self.shared.read(|connection| Ok(index::entries(connection, id)?))?;
         if entries.is_empty() { Err(CheckpointError::Unknown(id)) } else { Ok(entries) }
     }

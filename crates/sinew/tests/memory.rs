@@ -99,7 +99,8 @@ fn appends_of_processes_all_stay() {
                     assert!(matches!(kind(&reply), "timeout" | "unavailable"), "{reply}");
                 }
             }
-            assert!(n_before < all.len(), "no call of a process succeeded");
+            let n_done = all.len() - n_before;
+            assert!(N_APPENDS / 2 < n_done, "{n_done} calls of a process succeeded");
             child.wait().unwrap();
         }
         let path = if scope == "user" { place.user_memory() } else { place.memory() };

@@ -3,17 +3,15 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{
-    Access, AtFlags, Mode, accessat, chmod, fchmod, fstat, mkdirat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, fchmod, fstat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 use sinew_tool::{FileError, Sync};
 
+use super::read_only_dir::{self, BITS, OWNER};
 use super::sync_directory;
 use crate::change::kept::CallCheckpoint;
 use sinew_fs::resolve::{Place, Spot};
@@ -44,11 +42,25 @@ struct ChangedMode {
 }
 
 impl ChangedMode {
-    fn set(&self, mode: u32) -> Result<(), FileError> {
-        // It may be a directory that this user cannot read.
-        let path = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
-        let kept = fstat(&*self.dir).map_err(error_of)?.st_mode & 0o6000;
-        chmod(path, Mode::from_raw_mode(mode & 0o1777 | kept)).map_err(error_of)
+    /// Returns whether the directory is only writable until the change ends.
+    fn is_meanwhile(&self) -> bool {
+        self.old == self.new
+    }
+
+    /// Sets the final bits.
+    fn finish(&self) -> Result<(), FileError> {
+        match self.is_meanwhile() {
+            true => read_only_dir::close(&self.dir, self.old),
+            false => read_only_dir::set_mode(&self.dir, self.new),
+        }
+    }
+
+    /// Sets the bits from before.
+    fn take_back(&self) -> Result<(), FileError> {
+        match self.is_meanwhile() {
+            true => read_only_dir::close(&self.dir, self.old),
+            false => read_only_dir::set_mode(&self.dir, self.old),
+        }
     }
 }
 
@@ -58,8 +70,8 @@ struct Made {
     path: PathBuf,
 }
 
-/// Returns the error of a change at a place. A parent that was missing may have been made and removed again by
-/// another process whose change failed: nothing happened here, and a retry makes it.
+/// Returns the error of a change in a directory that was entered. Another process may have made one of its parents and
+/// removed it again, as its change failed: nothing happened here, and a retry makes it.
 pub(crate) fn error_below(place: &Place, error: FileError) -> FileError {
     match (&place.spot, error) {
         (Spot::MissingParents(_), FileError::Missing) => FileError::Busy,
@@ -70,7 +82,7 @@ pub(crate) fn error_below(place: &Place, error: FileError) -> FileError {
 impl Parents {
     /// Returns the directory of a place, creating missing parents; records first that they are missing.
     pub(crate) fn enter(&mut self, place: &Place, kept: &CallCheckpoint) -> Result<Dir, FileError> {
-        self.make_writable(place)?;
+        self.make_writable(place, kept)?;
         let Spot::MissingParents(names) = &place.spot else { return Ok(Arc::clone(&place.dir)) };
         let mut paths: Vec<&Path> = place.real.ancestors().skip(1).take(names.len()).collect();
         paths.reverse();
@@ -90,27 +102,32 @@ impl Parents {
         Ok(dir)
     }
 
-    /// Gives the owner of the directory above a place, if read-only, its rights until the change ends.
-    pub(crate) fn make_writable(&mut self, place: &Place) -> Result<(), FileError> {
-        let dir = &place.dir;
+    /// Gives the owner of the directory above a place, if read-only, its rights until the change ends. The checkpoint has
+    /// its mode meanwhile: a restore brings it back after a death.
+    pub(crate) fn make_writable(
+        &mut self,
+        place: &Place,
+        kept: &CallCheckpoint,
+    ) -> Result<(), FileError> {
         let n_missing = match &place.spot {
             Spot::MissingParents(names) => names.len(),
-            Spot::Found(_) | Spot::Missing | Spot::Gone => 0,
+            Spot::Found(_) | Spot::Missing => 0,
+            Spot::Gone => return Ok(()),
         };
-        let needed = Access::WRITE_OK.union(Access::EXEC_OK);
-        if !self.writes_read_only || accessat(&**dir, c".", needed, AtFlags::EACCESS).is_ok() {
+        if !self.writes_read_only || place.name.is_none() {
             return Ok(());
         }
         let Some(path) = place.real.ancestors().nth(1 + n_missing) else { return Ok(()) };
-        let stat = fstat(&**dir).map_err(error_of)?;
-        let old = stat.st_mode & 0o1777;
-        if stat.st_uid != geteuid().as_raw() || old & 0o700 == 0o700 {
-            // The change itself says what is missing.
+        // Without the right to change the mode, the change itself says what is missing.
+        let Some(old) = read_only_dir::mode(&place.dir)? else { return Ok(()) };
+        if self.mode_before(path).is_some() {
             return Ok(());
         }
-        let changed = ChangedMode { dir: Arc::clone(dir), path: path.to_owned(), old, new: old };
-        changed.set(old | 0o700)?;
-        self.changed.push(changed);
+        kept.keep_mode(path, old, old | OWNER)?;
+        kept.record()?;
+        let dir = Arc::clone(&place.dir);
+        read_only_dir::set_mode(&dir, old | OWNER)?;
+        self.changed.push(ChangedMode { dir, path: path.to_owned(), old, new: old });
         Ok(())
     }
 
@@ -130,9 +147,9 @@ impl Parents {
         let before = self.mode_before(path);
         let old = match before {
             Some(mode) => mode,
-            None => fstat(&**dir).map_err(error_of)?.st_mode & 0o1777,
+            None => read_only_dir::mode_now(dir)?,
         };
-        if old == new & 0o1777 || self.made.iter().any(|made| made.path == path) {
+        if old == new & BITS || self.made.iter().any(|made| made.path == path) {
             return Ok(());
         }
         kept.keep_mode(path, old, new)?;
@@ -140,8 +157,8 @@ impl Parents {
         let changed = ChangedMode { dir: Arc::clone(dir), path: path.to_owned(), old, new };
         if before.is_some() {
             self.changed.retain(|writable| writable.path != path);
-        } else if old & 0o700 != 0o700 {
-            changed.set(old | 0o700)?;
+        } else if old & OWNER != OWNER {
+            read_only_dir::set_mode(dir, old | OWNER)?;
         }
         self.changed.push(changed);
         Ok(())
@@ -164,7 +181,11 @@ impl Parents {
                 kept.record()?;
                 is_kept = true;
             }
-            dir = self.step(&dir, name, path, kept).map_err(error_of)?;
+            dir = match self.step(&dir, name, path, kept) {
+                // Another process made the directory above, and removed it again.
+                Err(FileError::Missing) if 0 < at => return Err(FileError::Busy),
+                stepped => stepped?,
+            };
         }
         Ok(dir)
     }
@@ -175,8 +196,8 @@ impl Parents {
         name: &CStr,
         path: &Path,
         kept: &CallCheckpoint,
-    ) -> Result<Dir, Errno> {
-        let identity = identity_of(&fstat(&**above)?);
+    ) -> Result<Dir, FileError> {
+        let identity = identity_of(&fstat(&**above).map_err(error_of)?);
         let key = (identity.device, identity.inode, name.to_owned());
         if let Some(known) = self.known.get(&key) {
             return Ok(Arc::clone(known));
@@ -189,9 +210,13 @@ impl Parents {
                 path: path.to_owned(),
             }),
             Err(Errno::EXIST) => kept.withdraw(path),
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(error_of(errno)),
         }
-        let dir = Dir::new(open_name(above.as_fd(), name, DIRECTORY_PATH)?);
+        let opened = open_name(above.as_fd(), name, DIRECTORY_PATH);
+        let dir = Dir::new(opened.map_err(|errno| match errno {
+            Errno::NOENT => FileError::Busy,
+            errno => error_of(errno),
+        })?);
         self.known.insert(key, Arc::clone(&dir));
         Ok(dir)
     }
@@ -202,15 +227,22 @@ impl Parents {
         Self { modes, writes_read_only, ..Self::default() }
     }
 
-    /// Sets the final permission bits, deepest first: they may lock the owner out of a parent.
+    /// Sets the final permission bits, deepest first: they may lock the owner out of a parent. Sets all that can be set, and
+    /// returns the first failure.
     pub(crate) fn set_modes(&self) -> Result<(), FileError> {
-        for made in self.made.iter().rev() {
-            let Some(mode) = self.modes.get(&made.path) else { continue };
-            let dir = open_name(made.above.as_fd(), &made.name, DIRECTORY_READ);
-            let mode = Mode::from_raw_mode(mode & 0o1777);
-            fchmod(dir.map_err(error_of)?, mode).map_err(error_of)?;
-        }
-        self.changed.iter().rev().try_for_each(|changed| changed.set(changed.new))
+        let made = self.made.iter().rev().filter_map(|made| {
+            let mode = Mode::from_raw_mode(self.modes.get(&made.path)? & BITS);
+            let opened = open_name(made.above.as_fd(), &made.name, DIRECTORY_READ);
+            match opened.and_then(|dir| fchmod(dir, mode)) {
+                // Another process removed it since.
+                Ok(()) | Err(Errno::NOENT) => None,
+                Err(errno) => Some(error_of(errno)),
+            }
+        });
+        let changed = self.changed.iter().rev().filter_map(|changed| changed.finish().err());
+        // All are tried before the first counts.
+        let failed: Vec<FileError> = made.chain(changed).collect();
+        failed.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Keeps the created directories, and syncs their parents if `sync` is full.
@@ -220,7 +252,13 @@ impl Parents {
             let mode = found.map_or(0o777, |stat| stat.st_mode);
             kept.settle(&made.path, PathState::directory(mode));
         }
-        for changed in self.changed.iter().filter(|changed| changed.old != changed.new) {
+        for changed in &self.changed {
+            if changed.is_meanwhile()
+                && read_only_dir::mode_now(&changed.dir).is_ok_and(|now| now == changed.old)
+            {
+                kept.withdraw(&changed.path);
+                continue;
+            }
             kept.settle(&changed.path, PathState::directory(changed.new));
         }
         if sync != Sync::Full {
@@ -229,16 +267,17 @@ impl Parents {
         self.made.iter().try_for_each(|made| sync_directory(&made.above)).map_err(error_of)
     }
 
-    /// Takes all back: the permission bits, and the created directories, deepest first. A directory that is not empty stays.
+    /// Takes all back, deepest first: the created directories, of which one that is not empty stays, and the permission
+    /// bits.
     pub(crate) fn remove(&self, kept: &CallCheckpoint) {
-        for changed in self.changed.iter().rev() {
-            if changed.set(changed.old).is_ok() && changed.old != changed.new {
-                kept.withdraw(&changed.path);
-            }
-        }
         for made in self.made.iter().rev() {
             if unlinkat(&*made.above, &*made.name, AtFlags::REMOVEDIR).is_ok() {
                 kept.withdraw(&made.path);
+            }
+        }
+        for changed in self.changed.iter().rev() {
+            if changed.take_back().is_ok() {
+                kept.withdraw(&changed.path);
             }
         }
     }

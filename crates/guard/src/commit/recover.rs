@@ -20,6 +20,7 @@ use sinew_tool::{Clock, FileError, Links};
 
 use super::journal::{ASIDE, BACK, DONE, DirRecord, FORWARD, JournalSettings, NEW, Record};
 use super::step::{Stand, Step, WAYS};
+use crate::change::read_only_dir::{self, OWNER};
 use crate::change::sync_directory;
 use sinew_fs::clock::SystemClock;
 use sinew_fs::dir_lock::{DirLock, DirLocking};
@@ -335,6 +336,11 @@ impl Settling<'_> {
                     continue;
                 }
             };
+            // A change that could not be taken back may have left it read-only.
+            let read_only = read_only_dir::mode(&dir).ok().flatten();
+            if let Some(mode) = read_only {
+                let _ = read_only_dir::set_mode(&dir, mode | OWNER);
+            }
             for step in steps {
                 let name = Path::new(std::ffi::OsStr::from_bytes(step.name.to_bytes()));
                 let path = found.path().join(name);
@@ -345,6 +351,9 @@ impl Settling<'_> {
                         path.display()
                     ));
                 }
+            }
+            if let Some(mode) = read_only {
+                let _ = read_only_dir::close(&dir, mode);
             }
             let _ = sync_directory(&dir);
             drop(turn);

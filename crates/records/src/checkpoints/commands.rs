@@ -44,6 +44,8 @@ use changed_paths::{ADOPTED, ChangedPaths, Entries, adopted};
 const CALL: &str = "call";
 /// How often a lock that another process may be about to give back is looked at, and the pause between.
 const N_LOOKS: u32 = 30;
+/// As often at one that another process looks at, since both may look at the same moment.
+const N_LOOKS_AT_OTHERS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 /// The most bytes of a log that are read.
 const MAX_LOG: u64 = 256 << 20;
@@ -192,7 +194,7 @@ impl SharedCheckpoints {
                     let _ = draft.finish(true, Ended::Unseen);
                     false
                 }
-                Ok(Left::LookedAt) => n_looks == 1,
+                Ok(Left::LookedAt) => n_looks < N_LOOKS_AT_OTHERS,
                 Ok(Left::Ending) => true,
                 Ok(Left::Nothing) | Err(_) => false,
             });
@@ -208,11 +210,11 @@ impl SharedCheckpoints {
 enum Left {
     /// What this process took over.
     Taken(Box<CommandDraft>),
-    /// What another process looks at, or takes over.
+    /// What another process looks at.
     LookedAt,
     /// A command whose process died, and whose supervisor has not ended yet.
     Ending,
-    /// A command whose process runs, or nothing to make a checkpoint of.
+    /// A command whose process runs or that another process takes over, or nothing to make a checkpoint of.
     Nothing,
 }
 
