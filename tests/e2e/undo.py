@@ -387,6 +387,7 @@ HOLES = {
     "two old hard links, one is written, both go": ({"a": "first\n"}, "echo more >> a; rm a; rm b", "ln a b"),
     "two old hard links, one is written, the other is replaced": ({"a": "first\n"}, "echo more >> a; rm a; echo n > n; mv n b", "ln a b"),
     "the mode of a hard link changes": ({"a": "first\n"}, "ln a x; chmod 700 x; rm x"),
+    "a hard link takes the place of a directory": ({"a/x": "x\n", "d/b": "b\n"}, "rm -r a; ln d/b a; echo more >> a"),
     "two old hard links, the mode of one changes": ({"a": "first\n"}, "chmod 700 a", "ln a b"),
     "an open descriptor outlives the name": ({"a": "first\n"}, "exec 3>>a; rm a; echo x >&3; exec 3>&-"),
     "a descriptor writes after the file moved": ({"a": "first\n", "b": "b\n"}, "exec 3<>a; mv b a; echo x >&3"),
@@ -691,7 +692,8 @@ def writers(directory):
                     break
                 time.sleep(0.05)
             true(pipe.restore(checkpoint(reply), only=True)["ok"], "no restore")
-            equal(look(root / "src"), {path[4:]: what for path, what in was.items() if path.startswith(b"src/")}, "the source")
+            of_source = lambda state: {path: what for path, what in state.items() if path.startswith(b"src/")}
+            equal(of_source(look(root)), of_source(was), "the source")
 
 
 def rebuilt(directory):

@@ -1,5 +1,6 @@
 //! File operations of one call on the open handles of its targets.
 
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
@@ -193,6 +194,25 @@ impl GuardedFiles {
         }
     }
 
+    /// Binds the other names of files that a part of a restore removed or replaced to the status that this left: their
+    /// number of links changed.
+    fn bind_links(&self, changed: &HashSet<(u64, u64)>) {
+        if self.restoring.is_none() {
+            return;
+        }
+        for (place, armed) in self.places.iter().zip(&self.armed) {
+            let Some(armed) = armed else { continue };
+            let mut bound = armed.lock();
+            if let Some(Some(before)) = bound.as_mut()
+                && changed.contains(&before.of_file())
+                && let Ok(now) = place.meta_now()
+                && (Identity { changed: before.changed, ..now.identity }) == *before
+            {
+                *before = now.identity;
+            }
+        }
+    }
+
     /// Takes git's locks of files that a restore changes, and binds an index to what git wrote there since, if it means the same.
     fn lock_git(&self, deeds: &[FileOp<'_>]) -> Result<(), CommitError> {
         let Some(restoring) = &self.restoring else { return Ok(()) };
@@ -364,12 +384,9 @@ impl Files for GuardedFiles {
         order.sort_by_key(|deed| deed.slot.0);
         // Two calls of one World lock the approval states in the same order, against deadlock.
         let mut held = Vec::with_capacity(deeds.len());
-        for pair in order.windows(2) {
-            if let [one, other] = pair
-                && one.slot == other.slot
-            {
-                return Err(about(one.slot)(FileError::Invalid("is changed twice at once")));
-            }
+        let same = |pair: &&[&FileOp<'_>]| matches!(pair, [one, other] if one.slot == other.slot);
+        if let Some([one, _]) = order.windows(2).find(same) {
+            return Err(about(one.slot)(FileError::Invalid("is changed twice at once")));
         }
         for deed in order {
             let (place, armed) = self.armed(deed.slot, &deed.becomes).map_err(about(deed.slot))?;
@@ -423,11 +440,15 @@ impl Files for GuardedFiles {
             })
             .collect();
         drop((parts, directories));
+        let mut changed = HashSet::new();
         for (.., place, bound) in &mut held {
             if let Some(before) = bound.as_mut() {
+                changed.extend(before.map(|before| before.of_file()));
                 *before = place.meta_now().ok().map(|meta| meta.identity);
             }
         }
+        drop(held);
+        self.bind_links(&changed);
         let mut written: Vec<(Slot, Written)> = slots.into_iter().zip(done.written).collect();
         written.extend(made);
         done.changes.iter().for_each(|change| self.knowledge.changed(change));
