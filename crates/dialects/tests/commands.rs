@@ -252,13 +252,14 @@ fn times_have_the_unit_the_default_and_the_limit_of_the_page() {
         for (more, expected) in [
             (json!({}), default),
             (json!({ "timeout": given }), given_ms),
+            (json!({ "timeout": given.to_string() }), given_ms),
             (json!({ "timeout": 9_000_000_000_u64 }), limit_ms),
         ] {
             let done = finished(Exit::Code(0), "", "");
             let (_, asked) = run(&tool(dialect, name), done, &more);
             assert_eq!(asked.timeout, Duration::from_millis(expected), "{name} {more}");
         }
-        for timeout in [json!(0), json!(-1), json!("5")] {
+        for timeout in [json!(0), json!(-1), json!("0"), json!("5 s")] {
             let more = json!({ "timeout": timeout });
             let args = args(name, &more).as_object().expect("an object").clone();
             let error = tool(dialect, name).prepare(args, &Arc::default()).err().expect(name);

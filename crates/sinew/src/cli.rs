@@ -283,9 +283,9 @@ pub struct CallArgs {
     /// The tool.
     #[arg(required_unless_present = "batch", conflicts_with = "batch")]
     pub tool: Option<String>,
-    /// Its arguments as one JSON object; `-` reads it from standard input [default: {}].
+    /// Its arguments: `NAME=TEXT` and `NAME:=JSON`, or one JSON object; `-` reads that from standard input.
     #[arg(conflicts_with = "batch")]
-    pub arguments: Option<String>,
+    pub arguments: Vec<String>,
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,

@@ -41,6 +41,22 @@ pub enum ParamKind {
     Map,
 }
 
+impl ParamKind {
+    /// Reads a number or a boolean that was written as a text, as models and command lines do; leaves any other value.
+    fn read(self, value: Value) -> Value {
+        let Value::String(text) = &value else { return value };
+        let is_meant = |read: &Value| match self {
+            Self::Integer { .. } | Self::Number { .. } => read.is_number(),
+            Self::Boolean => read.is_boolean(),
+            _ => false,
+        };
+        match serde_json::from_str(text) {
+            Ok(read) if is_meant(&read) => read,
+            _ => value,
+        }
+    }
+}
+
 /// The conversion from the wire unit to the canonical unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
@@ -212,7 +228,7 @@ impl Param {
         let wrong = |wanted: &str, got: &Value| {
             ToolError::argument(path, format!("must be {wanted}, not {}", type_of(got)))
         };
-        match (self.kind, value) {
+        match (self.kind, self.kind.read(value)) {
             (ParamKind::String, value @ Value::String(_))
             | (ParamKind::Boolean, value @ Value::Bool(_)) => Ok(value),
             (ParamKind::String, got) => Err(wrong("a string", &got)),
@@ -465,6 +481,18 @@ mod tests {
         check(json!({"file": "a"}), Ok(json!({"path": "a"})));
         check(json!({"path": "a", "line": 2.0}), Ok(json!({"path": "a", "offset": 3})));
         check(json!({"file": "a", "line": 99}), Ok(json!({"path": "a", "offset": 11})));
+        check(json!({"file": "a", "line": "2"}), Ok(json!({"path": "a", "offset": 3})));
+        check(json!({"file": "2"}), Ok(json!({"path": "2"})));
+        check(
+            json!({"file": "a", "edits": [{"old": "true", "all": "true"}]}),
+            Ok(json!({"path": "a", "edits": [{"old_string": "true", "replace_all": true}]})),
+        );
+        for text in ["", "two", "2 lines", "\"2\"", "[2]", "true"] {
+            check(
+                json!({"file": "a", "line": text}),
+                Err("argument `line` must be a whole number, not a string"),
+            );
+        }
         check(json!({"file": "a", "mode": null}), Ok(json!({"path": "a"})));
         check(json!({"file": "", "beneath": ""}), Ok(json!({"path": ""})));
         check(json!({"file": "a", "beneath": "b"}), Ok(json!({"path": "a", "root": "b"})));

@@ -1,5 +1,7 @@
 //! `sinew call`: makes one call, or a batch from standard input.
 
+mod words;
+
 use std::future::poll_fn;
 use std::io::{self, IsTerminal, Read, Write};
 use std::pin::pin;
@@ -57,7 +59,7 @@ pub(super) fn without_client(mut loaded: Loaded) -> Result<Loaded, ConfigError> 
 
 /// Asks at the terminal unless the call reads standard input.
 fn approver(args: &CallArgs) -> Option<Arc<dyn Approver>> {
-    let takes_input = args.batch || args.arguments.as_deref() == Some("-");
+    let takes_input = args.batch || words::is_from_input(&args.arguments);
     let terminal = !takes_input && io::stdin().is_terminal() && io::stderr().is_terminal();
     terminal.then(|| Arc::new(Terminal::default()) as Arc<dyn Approver>)
 }
@@ -87,7 +89,7 @@ async fn single(wired: &Wired, args: &CallArgs) -> anyhow::Result<ExitCode> {
         true => Box::new(io::stdout().lock()),
         false => screen::output_of_tools(),
     };
-    match arguments(args.arguments.as_deref()) {
+    match words::arguments(&args.arguments) {
         Ok(arguments) => told(wired, tool, arguments, args.json, &mut out).await,
         Err(problem) => {
             let reply = refused(Kind::InvalidArgs, problem);
@@ -225,29 +227,6 @@ async fn call(wired: &Wired, calls: &Calls, mut request: Request) -> Reply {
     request.session.clone_from(&wired.session);
     let options = CallOptions::default();
     calls.run(options.cancel.clone(), wired.runtime.call(request, options)).await
-}
-
-fn arguments(written: Option<&str>) -> Result<Arguments, String> {
-    let text = match written {
-        None => return Ok(Arguments::new()),
-        Some("-") => {
-            let mut text = String::new();
-            io::stdin()
-                .lock()
-                .read_to_string(&mut text)
-                .map_err(|error| format!("standard input cannot be read: {error}"))?;
-            text
-        }
-        Some(text) => text.to_owned(),
-    };
-    match serde_json::from_str(&text) {
-        Ok(Object(arguments)) => Ok(arguments),
-        Err(error) if !error.is_data() => Err(format!("the arguments are not JSON: {error}")),
-        Err(error) if text.trim_start().starts_with('{') => Err(format!("the arguments: {error}")),
-        Err(_) => {
-            Err(String::from("the arguments must be one JSON object, such as {\"path\":\".\"}"))
-        }
-    }
 }
 
 /// One batch line: the ID, which the result repeats unchanged, and the call.
