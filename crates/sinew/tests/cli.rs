@@ -150,6 +150,7 @@ fn exit_codes_tell_what_happened() {
     let write = r#"{"file_path": "new.txt", "content": "x"}"#;
     for (args, input, code, out, err) in [
         (&["call", "Read", r#"{"file_path": "a.txt"}"#][..], "", 0, "2→two", ""),
+        (&["call", "Read", "file_path=a.txt", "limit=1", "offset:=2"], "", 0, "2→two", ""),
         (&["call", "List"], "", 0, "a.txt", ""),
         (&["call", "Read", "-"], r#"{"file_path": "b.txt"}"#, 0, "1→one", ""),
         (&["call", "Grep", r#"{"pattern": "nowhere"}"#], "", 0, "no matches", ""),
@@ -165,6 +166,10 @@ fn exit_codes_tell_what_happened() {
         (&["call", "Read"], "", 2, "", "`file_path` is missing"),
         (&["call", "Read", "{}"], "", 2, "", "`file_path` is missing"),
         (&["call", "Read", r#"{"file_path": "a.txt", "x": 1}"#], "", 2, "", "x"),
+        (&["call", "Read", "a.txt"], "", 2, "", "write NAME=TEXT or NAME:=JSON"),
+        (&["call", "Read", "file_path:=a.txt"], "", 2, "", "a text is written file_path=TEXT"),
+        (&["call", "Read", "file_path=a.txt", "limit=two"], "", 2, "", "must be a whole number"),
+        (&["call", "Read", "file_path=a.txt", "-"], "", 2, "", "must be the only argument"),
         (&["call", "Read", "[]"], "", 2, "", "one JSON object"),
         (&["call", "Read", "{"], "", 2, "", "not JSON"),
         (&["call", "Read", TWICE], "", 2, "", "the key \"file_path\" stands twice"),
