@@ -60,7 +60,7 @@ CALLS = [
     ("Grep", {"pattern": "a", "glob": "a[b"}, "invalid_args", 2, ["`glob`", "character 2"]),
     ("Grep", {"pattern": "a", "type": "nope"}, "invalid_args", 2, ["`type`", "nope"]),
     ("Grep", {"pattern": "a", "output_mode": "x"}, "invalid_args", 2, ["content", "count"]),
-    ("Grep", {"pattern": "a", "head_limit": "1"}, "invalid_args", 2, ["`head_limit`"]),
+    ("Grep", {"pattern": "a", "head_limit": "one"}, "invalid_args", 2, ["`head_limit`"]),
     ("Glob", {"pattern": "a/{b"}, "invalid_args", 2, ["`pattern`"]),
     ("Glob", {"pattern": "a[b"}, "invalid_args", 2, ["`pattern`", "character 2"]),
     ("List", {"depth": 0}, "invalid_args", 2, ["`depth`"]),
