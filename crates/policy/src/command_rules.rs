@@ -25,8 +25,8 @@ pub struct CommandRules {
     pub globs: PathGlobs,
     /// Whether commands may reach the network.
     pub network: bool,
-    /// Hidden paths beneath the roots, which commands may not create either.
-    pub hidden: Vec<PathBuf>,
+    /// Hidden paths, which commands may not create either. There may be hundreds, and each change of a command asks for them.
+    pub hidden: HashSet<PathBuf>,
     /// Whether commands see the files of the host as they are.
     pub in_view_of_machine: bool,
     /// Directories beside the roots that are the session's own.
@@ -47,8 +47,6 @@ pub enum Forbidden {
 pub struct CommandJudge {
     rules: CommandRules,
     paths: Arc<PathRules>,
-    /// The hidden paths, of which there may be hundreds: each change of a command asks for them.
-    hidden: Arc<HashSet<PathBuf>>,
     /// The path that was judged last, since one call asks for several judgements of it.
     last: Mutex<Option<(PathBuf, Option<Arc<Names>>)>>,
 }
@@ -56,8 +54,7 @@ pub struct CommandJudge {
 impl CommandJudge {
     pub fn new(rules: CommandRules) -> Result<Self, RuleError> {
         let paths = Arc::new(PathRules::compile(&rules.globs, &[])?);
-        let hidden = Arc::new(rules.hidden.iter().cloned().collect());
-        Ok(Self { rules, paths, hidden, last: Mutex::default() })
+        Ok(Self { rules, paths, last: Mutex::default() })
     }
 
     /// Returns a judge for a command that may change these protected names too.
@@ -67,8 +64,7 @@ impl CommandJudge {
         }
         let mut rules = self.rules.clone();
         rules.unprotected.extend(granted);
-        let (paths, hidden) = (Arc::clone(&self.paths), Arc::clone(&self.hidden));
-        Arc::new(Self { rules, paths, hidden, last: Mutex::default() })
+        Arc::new(Self { rules, paths: Arc::clone(&self.paths), last: Mutex::default() })
     }
 
     /// Returns whether rules restrict reads.
@@ -104,7 +100,7 @@ impl CommandJudge {
     pub fn change(&self, real: &Path) -> Result<(), Forbidden> {
         // The session's own temporary files may be beneath a hidden path.
         let is_own = || self.rules.own.iter().any(|own| real.starts_with(own));
-        if real.ancestors().any(|path| self.hidden.contains(path)) && !is_own() {
+        if real.ancestors().any(|path| self.rules.hidden.contains(path)) && !is_own() {
             return Err(Forbidden::Denied(String::from("what lies here is hidden")));
         }
         Ok(())
@@ -254,10 +250,9 @@ mod tests {
 
     #[test]
     fn hidden_paths_hold_what_is_beneath_and_not_what_is_the_sessions_own() {
-        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
         let judge = CommandJudge::new(CommandRules {
-            hidden: paths(&["/home/a/.keys", "/home/a/state/", "/srv/one"]),
-            own: paths(&["/home/a/state/session"]),
+            hidden: ["/home/a/.keys", "/home/a/state/", "/srv/one"].map(PathBuf::from).into(),
+            own: vec![PathBuf::from("/home/a/state/session")],
             ..CommandRules::default()
         })
         .expect("rules");

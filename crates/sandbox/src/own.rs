@@ -7,6 +7,7 @@
 
 mod named;
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
@@ -385,7 +386,7 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
             unprotected: Vec::new(),
             globs: PathGlobs::default(),
             network: true,
-            hidden: Vec::new(),
+            hidden: HashSet::new(),
             in_view_of_machine: true,
             own: Vec::new(),
         },

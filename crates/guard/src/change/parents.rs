@@ -47,19 +47,11 @@ impl ChangedMode {
         self.old == self.new
     }
 
-    /// Sets the final bits.
-    fn finish(&self) -> Result<(), FileError> {
+    /// Sets the bits `old` or `new` when the change ends.
+    fn end(&self, mode: u32) -> Result<(), FileError> {
         match self.is_meanwhile() {
-            true => read_only_dir::close(&self.dir, self.old),
-            false => read_only_dir::set_mode(&self.dir, self.new),
-        }
-    }
-
-    /// Sets the bits from before.
-    fn take_back(&self) -> Result<(), FileError> {
-        match self.is_meanwhile() {
-            true => read_only_dir::close(&self.dir, self.old),
-            false => read_only_dir::set_mode(&self.dir, self.old),
+            true => read_only_dir::close(&self.dir, mode),
+            false => read_only_dir::set_mode(&self.dir, mode),
         }
     }
 }
@@ -239,7 +231,8 @@ impl Parents {
                 Err(errno) => Some(error_of(errno)),
             }
         });
-        let changed = self.changed.iter().rev().filter_map(|changed| changed.finish().err());
+        let changed =
+            self.changed.iter().rev().filter_map(|changed| changed.end(changed.new).err());
         // All are tried before the first counts.
         let failed: Vec<FileError> = made.chain(changed).collect();
         failed.into_iter().next().map_or(Ok(()), Err)
@@ -276,7 +269,7 @@ impl Parents {
             }
         }
         for changed in self.changed.iter().rev() {
-            if changed.take_back().is_ok() {
+            if changed.end(changed.old).is_ok() {
                 kept.withdraw(&changed.path);
             }
         }
