@@ -20,7 +20,7 @@ MODES = ["legacy", "2026-07-28", "auto"]
 def server(root, *options):
     return StdioServerParameters(
         command=checks.binary(),
-        args=["--root", str(root), *options, "mcp"],
+        args=["--root", str(root), "--approvals", "ask", *options, "mcp"],
         env=dict(os.environ),
         cwd=root,
     )
@@ -29,13 +29,14 @@ def server(root, *options):
 class Person:
     """Answers what it is asked, one answer after the other, and remembers the questions."""
 
-    def __init__(self, *answers, meanwhile=None):
-        self.answers, self.asked, self.meanwhile = list(answers), [], meanwhile
+    def __init__(self, *answers, meanwhile=None, after=0):
+        self.answers, self.asked, self.meanwhile, self.after = list(answers), [], meanwhile, after
 
     async def __call__(self, context, params):
         self.asked.append(params)
         if self.meanwhile:
             self.meanwhile()
+        await anyio.sleep(self.after)
         answer = self.answers.pop(0)
         if answer == "late":
             await anyio.sleep(30)
@@ -54,14 +55,14 @@ def kind(result):
 
 
 async def elicitation(root):
-    yes, no = {"approve": True}, {"approve": False, "reason": "use another name"}
+    yes, no = {"answer": "once"}, {"answer": "deny"}
     for way in MODES:
         with check(f"{way}: the person at the client is asked, with the change in view"):
-            person = Person(yes, no, "decline", "cancel", yes)
+            person = Person(yes, no, "decline", "cancel", yes, after=0.4)
             async with Client(server(root), mode=way, elicitation_callback=person) as client:
                 for n, (expected, words) in enumerate([
                     (None, "created"),
-                    ("approval_denied", "use another name"),
+                    ("approval_denied", "the call was denied"),
                     ("approval_denied", "the call was denied"),
                     ("approval_denied", "closed without an answer"),
                     (None, "created"),
@@ -72,9 +73,28 @@ async def elicitation(root):
                     contains(checks.text(result), words)
                     equal((root / name).exists(), expected is None, name)
             equal(len(person.asked), 5)
-            contains(person.asked[0].message, "Write wants to change", "+x", f"{way}-0.txt")
+            contains(person.asked[0].message, f"Create {way}-0.txt?", "+x", "+1 −0 lines · undo covers it")
             schema = person.asked[0].requested_schema
-            equal(sorted(schema["properties"]), ["approve", "reason"])
+            equal(list(schema["properties"]), ["answer"])
+            answer = schema["properties"]["answer"]
+            equal([one["const"] for one in answer["oneOf"]], ["once", "exact", "session", "always", "deny"])
+            contains(answer["oneOf"][3]["title"], "always in this project: Write", f"{way}-0.txt")
+            equal(answer["default"], "once")
+        with check(f"{way}: a client that declines at once did not ask, and an empty form is no yes"):
+            person = Person("decline", {})
+            async with Client(server(root), mode=way, elicitation_callback=person) as client:
+                for words in ("the client declined without asking", "accepted the question without an answer"):
+                    result = await call(client, "Write", {"file_path": "never", "content": "x\n"})
+                    contains(checks.text(result), words)
+                true(not (root / "never").exists(), "it was written")
+        with check(f"{way}: an answer for the session covers the pattern that it shows"):
+            person = Person({"answer": "session"})
+            async with Client(server(root), mode=way, elicitation_callback=person) as client:
+                for name in ("one", "two"):
+                    result = await call(client, "Bash", {"command": f"mkdir {name}-{way}"})
+                    equal(kind(result), None, checks.text(result))
+            contains(str(person.asked[0].requested_schema), "for this session: mkdir *")
+            equal(len(person.asked), 1)
         with check(f"{way}: an answer holds for its call alone"):
             person = Person(yes, no)
             async with Client(server(root), mode=way, elicitation_callback=person) as client:
@@ -131,7 +151,7 @@ async def elicitation(root):
 
 def shaken(root):
     """Returns a server with a client that can be asked, and asks for a change that can be undone."""
-    server = wire.Server(root, approvals="auto")
+    server = wire.Server(root, approvals="ask")
     opening = json.loads(json.dumps(wire.INITIALIZE))
     opening["params"]["capabilities"] = {"elicitation": {}}
     server.send(opening)
@@ -164,7 +184,7 @@ def bytes_of_answers(root):
         for n in range(20):
             with shaken(root) as server:
                 server.send(wire.tool_call(1, "Write", {"file_path": "back", "content": ""}))
-                yes = {"action": "accept", "content": {"approve": True}}
+                yes = {"action": "accept", "content": {"answer": "once"}}
                 reply = {"jsonrpc": "2.0", "id": asked(server)["id"], "result": yes}
                 server.send(b"".join(json.dumps(line).encode() + b"\n"
                                      for line in (wire.cancelled(1), reply)))
@@ -178,7 +198,7 @@ def bytes_of_answers(root):
             "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}})),
     ]:
         with check(f"{way}: who closes the input answers nothing, and nobody waits for it"):
-            with shaken(root) if meta is None else wire.Server(root, approvals="auto") as server:
+            with shaken(root) if meta is None else wire.Server(root, approvals="ask") as server:
                 server.send(wire.tool_call(1, "Write", {"file_path": "closed", "content": ""}, meta))
                 asked(server) if meta is None else server.answer(1)
                 began = time.monotonic()
@@ -187,7 +207,7 @@ def bytes_of_answers(root):
                 true(time.monotonic() - began < 5, "it waited")
             true(not (root / "closed").exists(), "it was written")
     with check("a call that goes on is the one that asked"):
-        with wire.Server(root, approvals="auto") as server:
+        with wire.Server(root, approvals="ask") as server:
             def call(id, name, **more):
                 arguments = {"file_path": name, "content": ""}
                 line = wire.tool_call(id, "Write", arguments, meta)
@@ -195,7 +215,7 @@ def bytes_of_answers(root):
                 server.send(line)
                 return server.answer(id)
             state = call(1, "one")["result"]["requestState"]
-            yes = {"approval": {"action": "accept", "content": {"approve": True}}}
+            yes = {"approval": {"action": "accept", "content": {"answer": "once"}}}
             refused = call(2, "two", requestState=state, inputResponses=yes)
             contains(refused["error"]["message"], "was another call")
             # An equal call beside it has a question of its own.
@@ -220,10 +240,11 @@ def answered(root, command, question, typed, waits):
 
 def terminal(root):
     binary = checks.binary()
-    write = f"{binary} call Write '{{\"file_path\": \"t.txt\", \"content\": \"typed\\n\"}}'"
-    commit = f"{binary} call Bash '{{\"command\": \"touch made\"}}'"
+    write = f"{binary} --approvals ask call Write '{{\"file_path\": \"t.txt\", \"content\": \"typed\\n\"}}'"
+    commit = f"{binary} --approvals ask call Bash '{{\"command\": \"touch made\"}}'"
     for name, command, typed, shown, code, made in [
-        ("yes", write, "y", ["+typed", "t.txt", "Run it? [y/e/s/f/N]"], 0, "t.txt"),
+        ("yes, after the difference", write, "dy", ["Create t.txt?", "+1 −0 lines", "+typed", "Run it? [y/e/s/a/d/?/N]"], 0, "t.txt"),
+        ("everything is shown, then no", commit, "?x", ["$ touch made", "is not known to be read-only"], 3, None),
         ("no, with words", commit, "n not now", ["touch made", "the call was denied: not now"], 3, None),
         ("an empty line", commit, "", ["touch made"], 3, None),
         ("for ever", commit, "f", ["always in this project: touch *"], 0, "made"),
@@ -239,7 +260,7 @@ def terminal(root):
     with check("what was typed before the question is no answer to it"):
         if not shutil.which("tmux"):
             raise Skip("there is no tmux")
-        screen = Screen(root, f"sleep 1; {binary} call Bash '{{\"command\": \"mkdir early\"}}'")
+        screen = Screen(root, f"sleep 1; {binary} --approvals ask call Bash '{{\"command\": \"mkdir early\"}}'")
         try:
             screen.type("y")
             screen.until(r"Run it\? \[[^]]*\]")
@@ -253,7 +274,7 @@ def terminal(root):
         if not shutil.which("tmux"):
             raise Skip("there is no tmux")
         (root / "made").unlink()
-        done = subprocess.run([binary, "call", "Bash", '{"command": "touch made"}'], cwd=root,
+        done = subprocess.run([binary, "--approvals", "ask", "call", "Bash", '{"command": "touch made"}'], cwd=root,
                               capture_output=True, text=True, stdin=subprocess.DEVNULL)
         equal(done.returncode, 0, done.stderr)
         true((root / "made").exists(), done.stderr)
@@ -267,9 +288,9 @@ def undo(root):
                               capture_output=True, text=True, stdin=subprocess.DEVNULL)
         equal(done.returncode, 0, done.stderr)
     for name, options, typed, shown, code, content in [
-        ("words leave it", "", "no", ["-second", "+first", "the call was denied"], 3, "second\n"),
-        ("Enter takes it", "", "", ["-second", "+first", "`sinew undo --redo` takes that back"], 0, "first\n"),
-        ("Enter takes the undo back", " --redo", "", ["-first", "+second", "restored c"], 0, "second\n"),
+        ("a key leaves it", "", "dn", ["-second", "+first", "the call was denied"], 3, "second\n"),
+        ("Enter takes it", "", "d", ["-second", "+first", "`sinew undo --redo` takes that back"], 0, "first\n"),
+        ("Enter takes the undo back", " --redo", "d", ["-first", "+second", "restored c"], 0, "second\n"),
     ]:
         with check(f"a person at a terminal undoes: {name}"):
             def waits():

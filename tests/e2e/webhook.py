@@ -88,7 +88,7 @@ def signed(headers, answer, secret=SECRET, number=None, ago=0):
 
 def call(root, secret, url, tool, arguments, *options, env=None):
     code, out, errors = checks.sinew(
-        "--root", root, "--set", f"webhook.url={url}",
+        "--root", root, "--approvals", "ask", "--set", f"webhook.url={url}",
         *(["--set", f"webhook.secret_file={secret}"] if secret else []), *options,
         "call", tool, "-", "--json", cwd=root, stdin=json.dumps(arguments), env=env,
     )
@@ -111,7 +111,7 @@ def answers(root, secret):
         equal((method, path), ("POST", "/ask?team=a"))
         question = Webhook(SECRET).verify(body, headers)
         equal((question["type"], question["tool"], question["diff"]), ("question", "Write", "--- /dev/null\n+++ a.txt\n@@ -0,0 +1 @@\n+one\n"))
-        contains(question["text"], "Write wants to change", "a.txt")
+        contains(question["text"], "a.txt?", "Write: change")
         equal([cover["scope"] for cover in question["covers"]][0], "call")
         equal(checks.records("tool = 'Write'")[-1]["approver"], "webhook")
     with check("no, with words for the model"):
@@ -208,7 +208,7 @@ def beside(root, secret):
             return 202, {"location": "/a", "retry-after": "1"}, b""
         with Server(later) as server:
             pipe = subprocess.Popen(
-                [checks.binary(), "--root", root, "--set", f"webhook.url={server.url}",
+                [checks.binary(), "--root", root, "--approvals", "ask", "--set", f"webhook.url={server.url}",
                  "--set", f"webhook.secret_file={secret}", "pipe"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root,
             )
@@ -238,7 +238,7 @@ def beside(root, secret):
             lines = [{"type": "call", "id": n, "name": "Bash", "arguments": {"command": f"touch s{n}"}}
                      for n in (1, 2)]
             pipe = subprocess.Popen(
-                [checks.binary(), "--root", root, "--set", f"webhook.url={server.url}",
+                [checks.binary(), "--root", root, "--approvals", "ask", "--set", f"webhook.url={server.url}",
                  "--set", f"webhook.secret_file={secret}", "pipe"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root,
             )

@@ -7,6 +7,7 @@ mod agent;
 mod mcp_server;
 mod memory;
 mod messages;
+mod run;
 mod sub_agents;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use mcp_server::OAuthOptions;
 use memory::MemoryOptions;
 pub(crate) use messages::ChannelOptions;
 use messages::MessagesOptions;
+pub(crate) use run::RunOptions;
 use sub_agents::SubAgentsOptions;
 
 /// The configuration as one layer writes it.
@@ -51,10 +53,10 @@ pub struct Options {
     /// Whether tools may only look: `profile = "read-only"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// How much runs without asking: `read-only` (looking, and nothing else runs), `workspace` (looking and
-    /// plain reads), `sandboxed` (also changes of files, and commands that a sandbox contains: processes are bounded and
-    /// the network is closed; protected names, a terminal and an open network ask) or `full` (all but protected
-    /// names and what rules hold back). What `sandboxed` lets commands do in the roots cannot be undone yet.
+    /// How much runs without asking: `read-only` (reads, and nothing else runs), `workspace` (reads; where `approvals` is
+    /// `auto`, also what stays in the sandbox and can be undone), `sandboxed` (changes of files, and commands in a sandbox
+    /// that lacks nothing, also where they cannot be undone; protected names, a terminal and an open network ask) or `full`
+    /// (all but protected names and what rules hold back).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Rules for calls, each a table `[[rules]]` with `verdict` (`deny`, `ask` or `allow`), which calls are
@@ -66,8 +68,8 @@ pub struct Options {
     /// command that was allowed reaches all that `tools.fs.deny_paths` and `run.hide` leave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleOptions>>,
-    /// What happens with calls that ask: `auto` (where no approver can be asked, changes that a checkpoint
-    /// keeps run, and the rest is denied), `ask` (all of it is denied then), `trust-client` (over MCP the client's own
+    /// What happens with calls that ask: `auto` (what stays inside and can be undone runs unasked; where no
+    /// approver can be asked, the rest is denied), `ask` (all of it asks), `trust-client` (over MCP the client's own
     /// confirmation counts; on the command line a file that says so means `auto`), `allow` or `deny`. Protected names
     /// and rules that ask want a person in `auto` and `trust-client`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -297,60 +299,6 @@ pub struct FilesOptions {
     pub search_timeout_ms: Option<u64>,
 }
 
-/// `[run]`: how commands are run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RunOptions {
-    /// How commands are contained: `auto` (the strongest way that works here and needs nothing but the
-    /// kernel), `namespaces`, `bubblewrap`, `landlock` or `none`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<String>,
-    /// The weakest way that is good enough: `namespaces`, `bubblewrap`, `landlock` or `none`. Where only weaker ones
-    /// work, no command runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub require_sandbox: Option<String>,
-    /// Whether commands may reach the network: all of it, or nothing but one another.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<bool>,
-    /// Names of variables that commands get beside those that every command gets. Some, which make
-    /// programs run other code, are never passed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub env: Option<Vec<String>>,
-    /// What of a project's own environment commands get: `venv` (a virtual environment of Python named
-    /// `.venv` or `venv`), `direnv` (an `.envrc` that was allowed there).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub activate: Option<Vec<String>>,
-    /// Absolute paths of files and directories that commands do not see, beside those that hold
-    /// secrets by their name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hide: Option<Vec<PathBuf>>,
-    /// Absolute paths that commands see although they hold secrets by their name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub show: Option<Vec<PathBuf>>,
-    /// Protected names that commands may change all the same, such as `.github/workflows`. The file tools
-    /// go on asking for them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unprotected: Option<Vec<String>>,
-    /// How many commands of a session may go on in the background or in terminals at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_background: Option<u32>,
-    /// The most processes of one command, where the system can hold it to that: at least 301. At most 512 for each processor without `CAP_SYS_NICE`, and 128 where sinew kills them one by one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_processes: Option<u64>,
-    /// The processor time of each process, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_cpu_s: Option<u64>,
-    /// The memory of its own that each process may write, in MiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_memory_mib: Option<u64>,
-    /// The size of a file that a process writes, in MiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_file_mib: Option<u64>,
-    /// The descriptors that each process may have open.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_open_files: Option<u64>,
-}
-
 /// `[[rules]]`: what becomes of calls.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -470,6 +418,9 @@ pub struct ManagedOptions {
     /// The weakest sandbox of commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require_sandbox: Option<String>,
+    /// Whether every command that is not a plain read asks; `true` keeps `run.ask` at `always`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands_ask: Option<bool>,
     /// Whether commands may be given the network; `false` keeps it closed, so none runs without a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,

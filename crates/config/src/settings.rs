@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sinew_guard::checkpoints::Larger;
 use sinew_guard::{
-    Activate, CheckpointSettings, CommandPolicy, HttpAddress, LedgerSync, OnFailure, ProcessLimits,
-    Profile, Resolver, Retention, Rules, SandboxLevel, WebSettings, can_be_granted,
+    Activate, AskCommands, CheckpointSettings, CommandPolicy, HttpAddress, LedgerSync, OnFailure,
+    ProcessLimits, Profile, Resolver, Retention, Rules, SandboxLevel, WebSettings, can_be_granted,
 };
 use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
@@ -55,6 +55,8 @@ pub struct LedgerSettings {
 pub struct RunSettings {
     /// The permitted sandbox levels, the strongest first.
     pub levels: Vec<SandboxLevel>,
+    /// Which commands ask.
+    pub ask: AskCommands,
     /// Whether commands may reach the network.
     pub network: bool,
     /// Names of additional variables for commands.
@@ -413,10 +415,13 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
         Some(wanted) => vec![wanted],
         None => SandboxLevel::OWN.into_iter().filter(|level| weakest <= *level).collect(),
     };
+    let asks = AskCommands::ALL.map(|ask| (ask.as_str(), ask));
+    let ask = word("run.ask", run.ask.as_ref(), &asks)?.unwrap_or_default();
     let limits = limits(&run)?;
     let activate = activate(&run)?;
     Ok(RunSettings {
         levels,
+        ask,
         network: run.network.unwrap_or(false),
         env: run.env.unwrap_or_default(),
         hide: run.hide.unwrap_or_default(),

@@ -13,6 +13,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 pub use origins::{OldState, Origins};
 
 /// The largest group in bytes; one has a few paths.
@@ -48,7 +50,7 @@ pub enum BeforeImage {
 }
 
 /// Why a content is not kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum UnkeptReason {
     /// The file is too large to be copied.
     Large,

@@ -61,9 +61,13 @@ use sinew_fs::roots::Roots;
 use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
 use sinew_policy::hosts::HostPattern;
-use sinew_policy::judge::{Case, PROTECTED, Rules, in_sandbox, judge_taken, with_written};
+use sinew_policy::judge::{
+    Case, PROTECTED, Rules, UNDO, asks_always, in_sandbox, judge_taken, may_run_undone,
+    with_written,
+};
 use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
 use sinew_records::knowledge::CallKnowledge;
+use sinew_sandbox::{Commands, NotProven};
 use sinew_shell::command_pattern;
 
 use sinew_shell::arity;
@@ -103,6 +107,8 @@ pub struct Judged {
     narrowed: Narrowed,
     effects: Effects,
     ruling: Ruling,
+    /// Whether it may run unasked where all that it does can be undone.
+    may_run_undone: bool,
     operation: String,
     agent: Option<String>,
     #[cfg(feature = "web")]
@@ -119,6 +125,8 @@ pub struct Clearance {
     hosts: HostRules,
     /// Whether an approval binds the files to their state at containment.
     bound: bool,
+    /// Whether it runs only because its changes can be undone.
+    must_undo: bool,
 }
 
 /// A call that may run.
@@ -257,6 +265,7 @@ impl Contained {
         {
             ruling = allowed;
         }
+        let may_run_undone = may_run_undone(&ruling, &self.targets, effects, rules);
         let was_asked = ruling.verdict == Verdict::Ask && ruling.rule == Rule::NAME;
         let taken = taken.map(|_| Arc::new(Taken::of(&rules.rules, &case, was_asked)));
         let beneath = Beneath::of(&rules.rules, &case, &self.targets).map(Arc::new);
@@ -270,6 +279,7 @@ impl Contained {
             narrowed,
             effects,
             ruling,
+            may_run_undone,
             operation,
             agent,
         }
@@ -277,6 +287,10 @@ impl Contained {
 
     /// Returns whether commands of the session run in a sandbox that lacks nothing; opens the session if needed.
     fn is_well_contained(&self) -> bool {
+        let commands = self.guard.shared.commands.as_ref();
+        if commands.is_some_and(|commands| commands.always_ask()) {
+            return false;
+        }
         // A judgement without a call has no session, and any has the same sandbox.
         let address = self.address().unwrap_or_default();
         let probed = self.guard.probe_commands(address);
@@ -285,6 +299,26 @@ impl Contained {
                 level != sinew_sandbox::SandboxLevel::None && missing.is_empty()
             })
         })
+    }
+
+    /// Returns what keeps the command from running unasked, if anything does.
+    fn proven(&self) -> Result<(), NotProven> {
+        let shared = &self.guard.shared;
+        let commands = shared.commands.as_ref().ok_or(NotProven::NoSandbox)?;
+        commands.proven(self.address().unwrap_or_default(), &self.guard.globs)?;
+        match &shared.checkpoints {
+            Some(checkpoints) if checkpoints.has_room() => Ok(()),
+            _ => Err(NotProven::NoRoom),
+        }
+    }
+
+    /// Returns whether what the command changes is recorded for undo, and it reaches no network.
+    fn is_recorded(&self) -> bool {
+        let shared = &self.guard.shared;
+        let address = self.address().unwrap_or_default();
+        let records = |commands: &Arc<Commands>| commands.records(address, &self.guard.globs);
+        shared.commands.as_ref().is_some_and(records)
+            && shared.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.has_room())
     }
 
     /// Returns the old and new real paths of descendants of moved directories, if rules judge paths; `None`
@@ -393,6 +427,7 @@ impl Judged {
     /// Applies a ruling from beside the rules, such as that of a hook, if it is stricter than the own one.
     #[must_use]
     pub fn stricter(mut self, ruling: Ruling) -> Self {
+        self.may_run_undone &= ruling.verdict == Verdict::Allow;
         self.ruling = with_written(self.ruling, Some(ruling));
         self
     }
@@ -414,10 +449,45 @@ impl Judged {
         looks.then(|| self.contained.world(&self.narrowed, armed(), Arc::new(NoProcesses)))
     }
 
-    /// Returns whether a checkpoint can undo all that the call does: it changes only files, under no
-    /// protected name, and its caller cannot push the checkpoint out.
+    /// Allows a call that asks if all that it does stays inside and can be undone. Otherwise a command says what is
+    /// missing for that.
+    #[must_use]
+    pub fn undone_unasked(mut self) -> Self {
+        if !self.may_run_undone || self.ruling.verdict != Verdict::Ask {
+            return self;
+        }
+        let targets = &self.contained.targets;
+        let is_command = targets.command.is_some();
+        let undone = match is_command {
+            true => self.contained.proven(),
+            false if targets.files.iter().any(asks_always) => return self,
+            false if self.can_be_undone() => Ok(()),
+            false => return self,
+        };
+        match undone {
+            Ok(()) => {
+                let why = if is_command {
+                    "it stays in the sandbox, undone by a checkpoint"
+                } else {
+                    "it can be undone by a checkpoint"
+                };
+                let verdict = Verdict::Allow;
+                self.ruling = Ruling { verdict, rule: UNDO, why: why.into(), origin: None };
+            }
+            Err(missing) => {
+                let why = &self.ruling.why;
+                self.ruling.why = format!("{why}; it cannot run unasked: {missing}").into();
+            }
+        }
+        self
+    }
+
+    /// Returns whether a checkpoint can undo all that the call does, and its caller cannot push the checkpoint out.
     pub fn can_be_undone(&self) -> bool {
         let Contained { guard, targets, caller, restoring, .. } = &self.contained;
+        if let Some(command) = &targets.command {
+            return !command.command.has_terminal && self.contained.is_recorded();
+        }
         let kept = match restoring {
             None => guard.kept(),
             Some(_) => guard.shared.checkpoints.clone(),
@@ -431,7 +501,6 @@ impl Judged {
         only_changes
             && names_some
             && checkpoints.has_room()
-            && targets.command.is_none()
             && changed.all(|file| {
                 // Only these changes are recorded. The descendants of a moved directory may be too many.
                 let is_kept = match file.claim.access {
@@ -441,7 +510,7 @@ impl Judged {
                     Access::Move => !is_directory(&file.state),
                     _ => false,
                 };
-                is_kept && file.protected.is_none() && checkpoints.keeps(&file.state)
+                is_kept && checkpoints.keeps(&file.state)
             })
     }
 
@@ -598,6 +667,7 @@ impl Judged {
             #[cfg(feature = "web")]
             hosts: self.hosts,
             bound,
+            must_undo: self.ruling.rule == UNDO,
         };
         (self.ruling.verdict == verdict).then_some(clearance)
     }
@@ -606,7 +676,7 @@ impl Judged {
 impl Guard {
     /// Returns the World of a cleared call.
     pub fn clear(clearance: Clearance) -> Result<Cleared, ToolError> {
-        let Clearance { contained, narrowed, effects, bound, .. } = clearance;
+        let Clearance { contained, narrowed, effects, bound, must_undo, .. } = clearance;
         let mut armed = Vec::with_capacity(contained.places.len());
         let mut temporaries = Vec::new();
         let is_restored = contained.restoring.is_some();
@@ -625,7 +695,7 @@ impl Guard {
         let Contained { guard, targets, caller, store, .. } = &contained;
         let call = caller.as_deref().map(|caller| (caller, store.as_ref()));
         let commands = guard.shared.commands.as_ref().map(|commands| (commands, &guard.globs));
-        let processes = sinew_sandbox::processes(commands, targets, call, effects)?;
+        let processes = sinew_sandbox::processes(commands, targets, call, effects, must_undo)?;
         #[cfg(feature = "web")]
         let net = clearance.hosts.net(guard, targets, call);
         #[cfg(not(feature = "web"))]

@@ -48,7 +48,7 @@ pub use sinew_policy::command_policy::CommandPolicy;
 pub use sinew_policy::globs::{RuleError, lies_outside};
 pub use sinew_policy::hosts::HostPattern;
 pub use sinew_policy::judge::{Case, Profile, Rules, judge};
-pub use sinew_policy::protected::can_be_granted;
+pub use sinew_policy::protected::{can_be_granted, what_happens};
 pub use sinew_policy::proxies::{Proxies, ProxyAddress};
 pub use sinew_policy::rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
 pub use sinew_records::checkpoints::{
@@ -70,7 +70,7 @@ pub use sinew_sandbox::bear_limits;
 pub use sinew_sandbox::memory::{discard_used_stack, keep_freed_memory, unmap_start_up_code};
 pub use sinew_sandbox::streams::{BlockingFile, Streams, standard_streams};
 pub use sinew_sandbox::{
-    Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
+    Activate, AskCommands, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
     OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, RunningServer, SandboxLevel,
     ServerProcess, ServerProgram, Shortfall, TrustedPrograms, Unrunnable, close_process,
     environment,

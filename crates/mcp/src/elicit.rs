@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -25,6 +26,21 @@ use crate::transport::Output;
 const QUESTION: &str = "approval";
 /// The name of the form of another server there.
 const FORM: &str = "form";
+/// The field of an answer.
+const ANSWER: &str = "answer";
+/// The value of a no.
+const DENY: &str = "deny";
+/// The values of a yes.
+const CHOICES: [(&str, Scope); 4] = [
+    ("once", Scope::Call),
+    ("exact", Scope::Exact),
+    ("session", Scope::Session),
+    ("always", Scope::Forever),
+];
+/// The least time in which a person declines. A faster client did not ask.
+const BY_A_PERSON: Duration = Duration::from_millis(300);
+/// The first protocol revision whose forms have titled values (`oneOf`).
+const WITH_TITLES: &str = "2025-11-25";
 /// The most suspended calls.
 const MAX_SUSPENDED: usize = 1_000;
 /// The prefix of this server's request ids.
@@ -39,17 +55,23 @@ struct Elicited {
 }
 
 impl Elicited {
-    /// Only an accepted form with an approval counts as yes.
-    fn answer(self) -> Answer {
+    /// Returns the answer to a question. Only an accepted form whose field names a scope is a yes.
+    fn answer(self, waited: Duration) -> Answer {
         let content = self.content.unwrap_or_default();
-        let reason = content.get("reason").and_then(Value::as_str).map(str::to_owned);
-        let reason = reason.filter(|reason| !reason.trim().is_empty());
+        let chosen = content.get(ANSWER).and_then(Value::as_str);
+        let no = |why: &str| Answer::No(Some(why.to_owned()));
+        if self.action == "accept" {
+            let scope = CHOICES.iter().find(|(word, _)| Some(*word) == chosen);
+            return match (scope, chosen) {
+                (Some((_, scope)), _) => Answer::Yes(*scope),
+                (None, Some(DENY)) => Answer::No(None),
+                (None, _) => no("the client accepted the question without an answer"),
+            };
+        }
         match self.action.as_str() {
-            "accept" if content.get("approve") == Some(&Value::Bool(true)) => {
-                Answer::Yes(Scope::Call)
-            }
-            "cancel" => Answer::No(Some(String::from("the question was closed without an answer"))),
-            _ => Answer::No(reason),
+            _ if waited < BY_A_PERSON => no("the client declined without asking"),
+            "cancel" => no("the question was closed without an answer"),
+            _ => Answer::No(None),
         }
     }
 
@@ -160,6 +182,8 @@ pub(crate) struct Elicitation {
     declared: AtomicBool,
     /// Whether the client has no handshake, so that each call says anew whether it can be asked.
     stateless: AtomicBool,
+    /// Whether its forms have titled values.
+    titles: AtomicBool,
     next: AtomicU64,
     /// Pending requests of this server, by id.
     waiting: Mutex<HashMap<String, oneshot::Sender<Option<Elicited>>>>,
@@ -176,6 +200,7 @@ impl Elicitation {
             session,
             declared: AtomicBool::new(false),
             stateless: AtomicBool::new(false),
+            titles: AtomicBool::new(false),
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
             calls: Mutex::default(),
@@ -183,15 +208,18 @@ impl Elicitation {
         })
     }
 
-    /// Reads the client's capabilities from its handshake.
-    pub(crate) fn declared(&self, capabilities: Option<&Value>) {
-        let can = capabilities.is_some_and(can_be_asked);
+    /// Reads the client's capabilities and protocol revision from its handshake.
+    pub(crate) fn declared(&self, handshake: &Value) {
+        let can = handshake.get("capabilities").is_some_and(can_be_asked);
+        let revision = handshake.get("protocolVersion").and_then(Value::as_str);
+        self.titles.store(revision.is_some_and(|one| WITH_TITLES <= one), Ordering::Release);
         self.declared.store(can, Ordering::Release);
     }
 
     /// Notes that the client has no handshake.
     pub(crate) fn is_stateless(&self) {
         self.stateless.store(true, Ordering::Release);
+        self.titles.store(true, Ordering::Release);
     }
 
     /// Closes all questions: they end unanswered.
@@ -333,14 +361,15 @@ impl Approver for Elicitation {
         self.declared.load(Ordering::Acquire)
     }
 
-    fn may_grant(&self) -> bool {
-        false
-    }
-
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
-        let asked = ClientQuestion { name: QUESTION, params: params(&question) };
+        let params = params(&question, self.titles.load(Ordering::Acquire));
+        let asked = ClientQuestion { name: QUESTION, params };
         let elicited = self.elicit(&question.asked_for, asked);
-        Box::pin(async move { elicited.await.map_or(Answer::Gone, Elicited::answer) })
+        let asked_at = Instant::now();
+        Box::pin(async move {
+            let elicited = elicited.await;
+            elicited.map_or(Answer::Gone, |elicited| elicited.answer(asked_at.elapsed()))
+        })
     }
 
     fn fill(&self, form: Form) -> BoxFuture<'_, Filled> {
@@ -385,24 +414,34 @@ pub(crate) fn can_be_asked(capabilities: &Value) -> bool {
     }
 }
 
-fn params(question: &Question) -> Value {
+/// Returns the parameters of the request that asks a question: one field, with a value for each answer.
+fn params(question: &Question, with_titles: bool) -> Value {
+    let yes = CHOICES.iter().filter_map(|(word, scope)| {
+        let title = match scope {
+            Scope::Call => String::from("Yes, once"),
+            scope => format!("Yes, {}", question::covers(question, *scope)?),
+        };
+        Some((*word, title))
+    });
+    let all: Vec<(&str, String)> = yes.chain([(DENY, String::from("No"))]).collect();
+    let default = if question::is_denied_by_default(question) { DENY } else { "once" };
+    let mut field = Map::new();
+    let mut set = |key: &str, value: Value| drop(field.insert(key.to_owned(), value));
+    set("type", json!("string"));
+    set("title", json!("Answer"));
+    set("description", json!(question::warning(question)));
+    set("default", json!(default));
+    if with_titles {
+        let one_of = all.iter().map(|(word, title)| json!({ "const": word, "title": title }));
+        set("oneOf", one_of.collect());
+    } else {
+        set("enum", all.iter().map(|(word, _)| json!(word)).collect());
+        set("enumNames", all.iter().map(|(_, title)| json!(title)).collect());
+    }
     json!({
         "message": question::words(question),
         "requestedSchema": {
-            "type": "object",
-            "properties": {
-                "approve": {
-                    "type": "boolean",
-                    "title": "Run it",
-                    "description": "Whether this one call may run",
-                },
-                "reason": {
-                    "type": "string",
-                    "title": "Reason",
-                    "description": "What the model is told where it may not",
-                },
-            },
-            "required": ["approve"],
+            "type": "object", "properties": { ANSWER: field }, "required": [ANSWER],
         },
     })
 }
@@ -412,25 +451,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_accepts_and_approves_says_yes() {
+    fn only_an_accepted_choice_is_a_yes() {
         let no = |words: &str| Answer::No((!words.is_empty()).then(|| words.to_owned()));
+        let accept = |content: Value| json!({ "action": "accept", "content": content });
+        let empty = "the client accepted the question without an answer";
         for (said, expected) in [
-            (
-                json!({ "action": "accept", "content": { "approve": true } }),
-                Answer::Yes(Scope::Call),
-            ),
-            (json!({ "action": "accept", "content": { "approve": false } }), no("")),
-            (json!({ "action": "accept", "content": { "approve": "true" } }), no("")),
-            (json!({ "action": "accept" }), no("")),
-            (json!({ "action": "decline", "content": { "approve": true } }), no("")),
-            (
-                json!({ "action": "accept", "content": { "approve": false, "reason": "later" } }),
-                no("later"),
-            ),
+            (accept(json!({ "answer": "once" })), Answer::Yes(Scope::Call)),
+            (accept(json!({ "answer": "session" })), Answer::Yes(Scope::Session)),
+            (accept(json!({ "answer": "always" })), Answer::Yes(Scope::Forever)),
+            (accept(json!({ "answer": "deny" })), no("")),
+            (accept(json!({ "answer": "yes" })), no(empty)),
+            (accept(json!({ "answer": true })), no(empty)),
+            (accept(json!({})), no(empty)),
+            (json!({ "action": "accept" }), no(empty)),
+            (json!({ "action": "decline", "content": { "answer": "once" } }), no("")),
             (json!({ "action": "cancel" }), no("the question was closed without an answer")),
         ] {
             let elicited: Elicited = serde_json::from_value(said.clone()).expect("it is read");
-            assert_eq!(elicited.answer(), expected, "{said}");
+            assert_eq!(elicited.answer(BY_A_PERSON), expected, "{said}");
+        }
+        for action in ["decline", "cancel"] {
+            let elicited = Elicited { action: action.into(), content: None };
+            let expected = no("the client declined without asking");
+            assert_eq!(elicited.answer(Duration::from_millis(5)), expected);
         }
     }
 

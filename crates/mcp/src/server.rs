@@ -517,7 +517,7 @@ impl Connection {
             self.tell_client(frame, "/clientInfo/name");
             let params = frame.params.and_then(|params| serde_json::from_str(params.get()).ok());
             let params: serde_json::Value = params.unwrap_or_default();
-            self.engine.elicitation.declared(params.get("capabilities"));
+            self.engine.elicitation.declared(&params);
         } else if kind != Kind::Request && self.protocol.is_none() {
             // Before its first request the library treats a notification as a protocol error.
             return;

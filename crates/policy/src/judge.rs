@@ -96,6 +96,8 @@ impl Case<'static> {
 
 /// The rule that allows commands in the profile `sandboxed`.
 pub const SANDBOXED: &str = "profile.sandboxed";
+/// The rule that allows what stays inside and can be undone.
+pub const UNDO: &str = "undo";
 /// The rule that asks for names that other programs act on.
 pub const PROTECTED: &str = "protected";
 
@@ -281,6 +283,24 @@ pub fn in_sandbox(
         .then(|| Ruling { origin: by_whom(rules), ..self::ruling(Verdict::Allow, SANDBOXED, why) })
 }
 
+/// Returns whether a call may run unasked where all that it does can be undone and stays inside: only a built-in rule
+/// asks, and it reaches no network, terminal or protected name.
+pub fn may_run_undone(ruling: &Ruling, targets: &Targets, effects: Effects, rules: &Rules) -> bool {
+    let changes = Effects::OBSERVE | Effects::CHANGE;
+    let possible = match targets.command {
+        // Whether commands reach the network depends on their sandbox.
+        Some(_) => changes | Effects::EXECUTE | Effects::NETWORK,
+        None => changes,
+    };
+    ruling.verdict == Verdict::Ask
+        && ruling.origin.is_none()
+        && !rules.require_approval
+        && ![PROTECTED, command_pattern::UNCONTAINED].contains(&ruling.rule)
+        && targets.command.as_ref().is_none_or(|command| !command.command.has_terminal)
+        && targets.hosts.is_empty()
+        && possible.contains(effects)
+}
+
 /// Returns why a message runs without a question, if it stays on this machine and in its root.
 fn inside(receiver: &Receiver) -> Option<&'static str> {
     match receiver {
@@ -303,7 +323,7 @@ fn explained(name: &str) -> String {
 }
 
 /// Returns whether a target asks under every profile.
-fn asks_always(target: &FileTarget) -> bool {
+pub fn asks_always(target: &FileTarget) -> bool {
     target.claim.access.changes() && target.protected.is_some()
 }
 

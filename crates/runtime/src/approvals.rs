@@ -11,7 +11,7 @@ sinew_tool::word_enum! {
     /// The answer mode for calls that a rule asks about.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Approvals {
-        /// Asks if an approver exists; otherwise runs changes that a checkpoint covers and denies the rest.
+        /// Runs what stays inside and can be undone. Asks for the rest if an approver exists, otherwise denies it.
         Auto = "auto",
         /// Asks if an approver exists; otherwise denies.
         Ask = "ask",

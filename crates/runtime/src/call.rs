@@ -135,6 +135,7 @@ fn judged(
     let contained = contain::contained(&decoded, &rules, &request, dialect)?;
     let by = (&rules, denies(&rules, &*decoded.tool));
     let judged = judge::ruled(&decoded, decoded.prepared.effects(), contained, by, &request);
+    let judged = runtime.undone_unasked(judged);
     Ok((Arc::clone(judged.contained().targets()), judged.ruling().clone()))
 }
 

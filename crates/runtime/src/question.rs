@@ -7,7 +7,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sinew_tool::{Answer, CommandLine, CommandTarget, Form, Host, Question, Scope, shown};
+use sinew_tool::{
+    Access, Answer, CommandLine, CommandTarget, FileState, FileTarget, Form, Host, Question, Scope,
+    Targets, shown,
+};
 
 /// How much of an argument is shown, in bytes.
 const MAX_VALUE: usize = 20_000;
@@ -24,9 +27,196 @@ pub fn form_words(form: &Form) -> String {
     text
 }
 
-/// Returns a question in words: tool, targets, diff, reason and possible scopes.
+/// The longest text of a command that is shown in the second line of a question, in bytes.
+pub const MAX_SHOWN_COMMAND: usize = 200;
+/// The longest object of a question that is shown in its first lines, in bytes.
+const MAX_OBJECT: usize = 300;
+
+/// Returns the first three lines of a question: what it asks, the command or path, and the circumstances.
+pub fn head(question: &Question) -> [String; 3] {
+    let mut asked = headline(question);
+    asked.push('?');
+    if loses_something(question) {
+        asked.push_str(" Cannot be undone");
+    }
+    [one_line(&asked), object(question).0, circumstances(question)]
+}
+
+/// Returns whether a person must read more than the first three lines: a long command, or a protected name.
+pub fn must_be_read(question: &Question) -> bool {
+    let Targets { command, files, .. } = &question.targets;
+    let is_cut = command.is_some() && !object(question).1;
+    is_cut
+        || command.as_ref().is_some_and(|command| !command.named.is_empty())
+        || files.iter().any(|file| file.protected.is_some())
+}
+
+/// Returns whether the answer is no unless a person chooses otherwise: what must be read, what cannot be undone, and what
+/// leaves this machine.
+pub fn is_denied_by_default(question: &Question) -> bool {
+    let Targets { hosts, message, .. } = &question.targets;
+    must_be_read(question) || loses_something(question) || !hosts.is_empty() || message.is_some()
+}
+
+/// Returns the strongest warning about a yes, in a sentence.
+pub fn warning(question: &Question) -> String {
+    let Targets { command, files, .. } = &question.targets;
+    let names = command.iter().flat_map(|command| command.named.iter().copied());
+    let named = names.chain(files.iter().filter_map(|file| file.protected)).next();
+    if loses_something(question) {
+        String::from("What this does cannot be undone.")
+    } else if let Some(what) = named.and_then(sinew_guard::what_happens) {
+        format!("After a change, {what}.")
+    } else if question.is_open {
+        String::from("It may load files that sinew does not know; they can change before it runs.")
+    } else {
+        String::from("Whether this may run.")
+    }
+}
+
+/// Returns whether what the call does is lost for good.
+fn loses_something(question: &Question) -> bool {
+    let only_looks = question.effects.iter().all(|effect| ["observe", "session"].contains(effect));
+    let only_reads = question.effects == ["observe", "network"];
+    !question.can_be_undone && !only_looks && !only_reads
+}
+
+/// Returns what a question asks for, without its question mark.
+fn headline(question: &Question) -> String {
+    let Targets { command, files, urls, hosts, message, .. } = &question.targets;
+    let tool = &question.tool;
+    if let Some(origin) = &question.tool_origin {
+        return format!("Call {} of the MCP server {}", origin.tool, origin.server);
+    }
+    if let Some(message) = message {
+        let (channel, receiver) = message.receiver.names();
+        return format!("Send a message to {receiver} of {channel}");
+    }
+    if let Some(command) = command {
+        let opens = command.command.has_terminal;
+        let is_contained = question.sandbox.as_ref().is_none_or(|one| !one.starts_with("none"));
+        return match command.named.as_slice() {
+            _ if !is_contained => String::from("Run WITHOUT a sandbox"),
+            _ if opens => String::from("Open a terminal, where later input runs unasked"),
+            [] if question.effects.contains(&"network") => {
+                String::from("Run with the network open")
+            }
+            [] => String::from("Run this command"),
+            named => format!("Change {}", named.join(" and ")),
+        };
+    }
+    let named = urls.iter().map(|url| &url.host).chain(hosts).map(Host::to_string).next();
+    if let Some(host) = named {
+        return format!("Connect to {host}");
+    }
+    let changed: Vec<_> = files.iter().filter(|file| file.claim.access.changes()).collect();
+    let name = |file: &FileTarget| {
+        let name = file.path.file_name().unwrap_or(file.path.as_os_str());
+        name.to_string_lossy().into_owned()
+    };
+    match changed.as_slice() {
+        [] => format!("Run {tool}"),
+        [one] => {
+            let is_new = one.state == FileState::Missing;
+            let verb = match one.claim.access {
+                Access::Remove => "Delete",
+                Access::Make => "Make the directory",
+                _ if is_new => "Create",
+                _ => "Change",
+            };
+            format!("{verb} {}", name(one))
+        }
+        [from, to] if from.claim.access == Access::Move => {
+            format!("Move {} to {}", name(from), name(to))
+        }
+        many => format!("Change {} paths", many.len()),
+    }
+}
+
+/// Returns the second line of a question, and whether it shows all of its object.
+fn object(question: &Question) -> (String, bool) {
+    let Targets { command, files, urls, message, .. } = &question.targets;
+    let cut = |text: &str, most: usize| {
+        let shown = text.get(..text.floor_char_boundary(most)).unwrap_or_default();
+        let shown = shown.lines().next().unwrap_or_default();
+        let is_whole = shown.len() == text.len();
+        (format!("{}{}", one_line(shown), if is_whole { "" } else { " …" }), is_whole)
+    };
+    if let Some(command) = command {
+        let (shown, is_whole) = cut(&command_words(command), MAX_SHOWN_COMMAND);
+        return (format!("$ {shown}"), is_whole);
+    }
+    if let Some(url) = urls.first() {
+        return cut(&url.url, MAX_OBJECT);
+    }
+    if let Some(message) = message {
+        return cut(&message.content, MAX_OBJECT);
+    }
+    let changed = files.iter().find(|file| file.claim.access.changes()).or(files.first());
+    if let Some(file) = changed {
+        return (one_line(&file.path.to_string_lossy()), files.len() == 1);
+    }
+    let arguments = Value::Object(question.arguments.clone()).to_string();
+    match question.arguments.is_empty() {
+        true => (question.tool.clone(), true),
+        false => (cut(&arguments, MAX_OBJECT).0, false),
+    }
+}
+
+/// Returns the third line of a question: where it runs, how it is contained, what is at stake, and who asks.
+fn circumstances(question: &Question) -> String {
+    let Targets { command, files, .. } = &question.targets;
+    let mut all = Vec::new();
+    if let Some(command) = command {
+        all.push(command.cwd.to_string_lossy().into_owned());
+        all.extend(question.sandbox.as_ref().map(|sandbox| format!("sandbox: {sandbox}")));
+        match question.effects.contains(&"network") {
+            true => all.push(String::from("it can send project files anywhere")),
+            false => all.push(String::from("no network")),
+        }
+    }
+    if let Some((added, removed)) = question.diff.as_deref().map(n_lines) {
+        all.push(format!("+{added} −{removed} lines"));
+    }
+    let names = command.iter().flat_map(|command| command.named.iter().copied());
+    for name in names.chain(files.iter().filter_map(|file| file.protected)) {
+        let what = sinew_guard::what_happens(name).unwrap_or("other programs act on it");
+        let told = format!("{name}: {what}");
+        if !all.contains(&told) {
+            all.push(told);
+        }
+    }
+    if question.can_be_undone {
+        all.push(String::from("undo covers it"));
+    }
+    all.extend(question.agent.as_ref().map(|agent| format!("for the agent {agent}")));
+    if all.is_empty() {
+        all.push(format!("effects: {}", question.effects.join(", ")));
+    }
+    one_line(&all.join(" · "))
+}
+
+/// Returns how many lines a diff adds and removes.
+fn n_lines(diff: &str) -> (usize, usize) {
+    let count = |sign: char, head: &str| {
+        diff.lines().filter(|line| line.starts_with(sign) && !line.starts_with(head)).count()
+    };
+    (count('+', "+++ "), count('-', "--- "))
+}
+
+/// Returns a question in words: its first three lines, then everything that an answer covers.
 pub fn words(question: &Question) -> String {
-    let mut text = format!("{} wants to {}", one_line(&question.tool), question.effects.join(", "));
+    let mut text = head(question).join("\n");
+    text.push('\n');
+    text.push_str(&details(question));
+    write_diff(&mut text, question);
+    write_reason(&mut text, question);
+    text
+}
+
+/// Returns what follows the first three lines of a question, without its diff and its reason.
+pub fn details(question: &Question) -> String {
+    let mut text = format!("{}: {}", one_line(&question.tool), question.effects.join(", "));
     if let Some(agent) = &question.agent {
         let _ = write!(text, " for the agent {}", one_line(agent));
     }
@@ -34,31 +224,34 @@ pub fn words(question: &Question) -> String {
         let (tool, server) = (one_line(&origin.tool), one_line(&origin.server));
         let _ = write!(text, "\n  the tool {tool} of the MCP server {server}");
     }
+    let is_whole = object(question).1;
     let command = question.targets.command.as_ref();
     if let Some(command) = command {
-        for (at, line) in command_words(command).split('\n').enumerate() {
-            let _ = write!(text, "\n  {}{}", if at == 0 { "$ " } else { "  " }, one_line(line));
+        if !is_whole {
+            for (at, line) in command_words(command).split('\n').enumerate() {
+                let sign = if at == 0 { "$ " } else { "  " };
+                let _ = write!(text, "\n  {sign}{}", one_line(line));
+            }
         }
         if 1 < command.analysis.segments.len() {
             for segment in &command.analysis.segments {
                 let _ = write!(text, "\n  - {}", one_line(&segment.text));
             }
         }
-        // What a name of the caller's can hold comes last.
-        text.push_str("\n  (");
-        if let Some(sandbox) = &question.sandbox {
-            let _ = write!(text, "sandbox: {}; ", one_line(sandbox));
-        }
         if !is_usual_shell(&command.program) {
-            let _ = write!(text, "program: {}; ", one_line(&command.program.to_string_lossy()));
+            let program = command.program.to_string_lossy();
+            let _ = write!(text, "\n  program: {}", one_line(&program));
         }
-        let _ = write!(text, "cwd: {})", one_line(&command.cwd.to_string_lossy()));
         if !command.named.is_empty() {
             let _ = write!(text, "\n  a yes lets it change {}", command.named.join(" and "));
         }
     }
     for target in &question.targets.files {
-        if command.is_none_or(|command| command.cwd != target.path) {
+        let is_shown = match command {
+            Some(command) => command.cwd == target.path,
+            None => is_whole,
+        };
+        if !is_shown {
             let _ = write!(text, "\n  {}", one_line(&target.path.to_string_lossy()));
         }
     }
@@ -89,12 +282,20 @@ pub fn words(question: &Question) -> String {
         );
     }
     text.push('\n');
-    if let Some(diff) = &question.diff {
-        for line in diff.strip_suffix('\n').unwrap_or(diff).split('\n') {
-            text.push_str(&one_line(line));
-            text.push('\n');
-        }
+    text
+}
+
+/// Adds the diff of a question.
+pub fn write_diff(text: &mut String, question: &Question) {
+    let Some(diff) = &question.diff else { return };
+    for line in diff.strip_suffix('\n').unwrap_or(diff).split('\n') {
+        text.push_str(&one_line(line));
+        text.push('\n');
     }
+}
+
+/// Adds why a question is asked.
+pub fn write_reason(text: &mut String, question: &Question) {
     let why = one_line(&question.why);
     let _ = write!(text, "Asked because {why} (rule {}", question.rule);
     if let Some(origin) = &question.origin {
@@ -104,7 +305,6 @@ pub fn words(question: &Question) -> String {
     if 1 < question.n_asked {
         let _ = writeln!(text, "It is question {} of this session.", question.n_asked);
     }
-    text
 }
 
 /// Adds the message that a call sends: its receiver and its content.
@@ -182,6 +382,8 @@ pub fn to_json(question: &Question) -> Value {
         "protected": targets.command.as_ref().map(|command| &command.named),
         "arguments": question.arguments,
         "is_open": question.is_open,
+        "can_be_undone": question.can_be_undone,
+        "head": head(question),
         "sandbox": question.sandbox,
         "diff": question.diff,
         "rule": question.rule,
@@ -252,6 +454,7 @@ mod tests {
             targets: Targets::default(),
             arguments: Arguments::new(),
             is_open: false,
+            can_be_undone: true,
             diff: Some(String::from("+a\u{202e}b\u{1b}[2J\tc\n+d\r\n")),
             sandbox: None,
             rule: "change",

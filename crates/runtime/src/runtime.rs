@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use sinew_guard::{
-    Case, Guard, Redactor, Rules, SandboxLevel, ServerProcess, ServerProgram, Shortfall,
+    Case, Guard, Judged, Redactor, Rules, SandboxLevel, ServerProcess, ServerProgram, Shortfall,
 };
 use sinew_tool::{
     Access, AgentSpawner, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget,
@@ -285,12 +285,20 @@ impl Runtime {
         let lookers: Vec<_> = std::iter::once(Case::COMMAND).chain(looks).collect();
         let contained = guard.contain(&[claim], None, None)?;
         let contained = contained.with_command(command, &rules, &lookers)?;
-        let judged = contained.judge(&Case::COMMAND, &rules);
+        let judged = self.undone_unasked(contained.judge(&Case::COMMAND, &rules));
         let target = judged.contained().targets().command.clone();
         let target = target.ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the command names nothing to run")
         })?;
         Ok((target, judged.ruling().clone()))
+    }
+
+    /// Allows a call that asks if it stays inside and can be undone, where the approval mode lets it.
+    pub(crate) fn undone_unasked(&self, call: Judged) -> Judged {
+        match self.approvals {
+            Approvals::Auto => call.undone_unasked(),
+            Approvals::Ask | Approvals::TrustClient | Approvals::Allow | Approvals::Deny => call,
+        }
     }
 
     /// Lets a session go on with the grants that it had, and stores those of later answers. Rules that the roots do not

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use sinew_guard::{
-    CommandSettings, Layer, ProcessLimits, Profile, Rule, RuleOrigin, Rules, SandboxLevel,
+    AskCommands, CommandSettings, Layer, ProcessLimits, Profile, Rule, RuleOrigin, Rules,
+    SandboxLevel,
 };
 use sinew_runtime::{Approvals, Asking, CallOptions};
 use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply, Request, Scope};
@@ -248,6 +249,8 @@ fn commands() -> CommandSettings {
         max_background: 4,
         max_processes: 512,
         limits: ProcessLimits::default(),
+        ask: AskCommands::Always,
+        homes: Vec::new(),
         warn: None,
     }
 }

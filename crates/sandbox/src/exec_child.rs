@@ -39,6 +39,8 @@ pub(super) struct SupervisorRequest {
     pub(super) grace: Duration,
     /// Protected names that the command may change besides those of the session.
     pub(super) granted: Vec<String>,
+    /// Whether the command may change only what can be kept for undo.
+    pub(super) must_undo: bool,
 }
 
 /// An exec child that took a request, seen from its supervisor.
@@ -128,12 +130,13 @@ pub(super) fn start_next(
         let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
-            Notice::Ordered { timeout_ms, grace_ms, granted, has_terminal } => {
+            Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal } => {
                 started.ordered = handle.map(|line| SupervisorRequest {
                     line,
                     timeout: timeout_ms.map(Duration::from_millis),
                     grace: Duration::from_millis(grace_ms),
                     granted,
+                    must_undo,
                 });
                 started.terminal = handles.by_ref().take(usize::from(has_terminal)).next();
                 started.undo = handles.next().zip(handles.next());
@@ -185,10 +188,10 @@ fn become_command(
     let undo_handles = undo.iter().map(AsFd::as_fd);
     let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).chain(undo_handles).collect();
     let (timeout_ms, grace_ms) = (order.timeout_ms, order.grace_ms);
-    let granted = order.granted.clone();
+    let (granted, must_undo) = (order.granted.clone(), order.must_undo);
     wire::send(
         supervisor,
-        &Notice::Ordered { timeout_ms, grace_ms, granted, has_terminal },
+        &Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal },
         &handles,
     )?;
     drop(handles);

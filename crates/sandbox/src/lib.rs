@@ -38,6 +38,7 @@ mod spool;
 pub mod streams;
 mod supervisor;
 mod terminal;
+mod unasked;
 mod undo;
 mod urgency;
 mod wire;
@@ -81,6 +82,7 @@ pub use sandbox_level::{SandboxLevel, Shortfall};
 pub use server::{RunningServer, ServerProcess, ServerProgram};
 pub use settings::{CommandSettings, ProcessLimits};
 pub use spawn::bear_limits;
+pub use unasked::{AskCommands, NotProven};
 pub use undo::{CommandUndo, KeepsChanges};
 
 /// The argument that makes a program the helper.
@@ -139,6 +141,8 @@ pub struct Job {
     pub terminal: Option<Size>,
     /// Protected names that it may change besides those of the settings.
     pub(crate) granted: Vec<String>,
+    /// Whether it may change only what can be kept for undo.
+    pub(crate) must_undo: bool,
     pub globs: Arc<PathGlobs>,
     pub(crate) caller: Caller,
 }
@@ -149,6 +153,8 @@ pub struct Commands {
     settings: CommandSettings,
     writable: Vec<PathBuf>,
     keeper: Option<Arc<dyn KeepsChanges>>,
+    /// The first root that is or contains a home directory.
+    home_root: Option<PathBuf>,
     /// The directories of `PATH` for programs: absolute, in order, each once, outside the roots.
     program_dirs: Vec<PathBuf>,
     /// By session name and path globs: only vocabularies with the same globs share a session.
@@ -198,8 +204,11 @@ impl Commands {
         writable: Vec<PathBuf>,
         keeper: Option<Arc<dyn KeepsChanges>>,
     ) -> Self {
+        let homes: Vec<PathBuf> = settings.homes.iter().map(|home| real_or_same(home)).collect();
+        let holds_home = |root: &&PathBuf| homes.iter().any(|home| home.starts_with(root));
         Self {
             program_dirs: programs::dirs(&settings.env, &writable),
+            home_root: writable.iter().find(holds_home).cloned(),
             settings,
             writable,
             keeper,
@@ -278,11 +287,15 @@ impl Commands {
             timeout_ms: job.timeout.map(in_ms),
             grace_ms: GRACE_MS,
             granted: job.granted,
+            must_undo: job.must_undo,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
         let keeper = self.keeper.as_ref().filter(|_| session.keeps_changes);
         let undo = keeper.map(|keeper| keeper.begin(&job.caller, &self.writable));
         let keeps = undo.as_ref().and_then(|undo| undo.as_deref().ok());
+        if job.must_undo && keeps.is_none() {
+            return Err(unasked::not_kept(undo.and_then(Result::err)));
+        }
         let (ordered, tty) = match job.terminal {
             Some(size) => {
                 let pty = Pty::open(size).map_err(no_terminal)?;

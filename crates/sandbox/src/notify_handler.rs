@@ -48,7 +48,7 @@ use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::{CommandJudge, Forbidden};
 use unnamed::Unnamed;
 
-pub(super) use before_images::RootOutside;
+pub(super) use before_images::{RootOutside, UndoHandles};
 pub(super) use git_objects::OldObjects;
 pub(super) use session_memory::{SessionMemory, began_now};
 pub(super) use sockets::BoundSockets;
@@ -122,14 +122,14 @@ pub(super) struct NotifyHandler {
 }
 
 impl NotifyHandler {
-    /// Starts the thread for a command that may have a terminal, and may change these protected names. `undo` are
-    /// the directory of its before-images and its undo log. Without the thread every call fails.
+    /// Starts the thread for a command that may have a terminal, and may change these protected names. Without the thread
+    /// every call fails.
     pub(super) fn begin(
         calls: Calls,
         means: Arc<Means>,
         terminal: Option<(OwnedFd, u32)>,
         granted: Vec<String>,
-        undo: Option<(OwnedFd, OwnedFd)>,
+        undo: Option<UndoHandles>,
     ) -> Self {
         let found = Found::default();
         let judge = means.judge.granting(granted);
@@ -148,7 +148,7 @@ impl NotifyHandler {
             remembered: RefCell::default(),
             threads: KnownThreads::default(),
             allowed: RefCell::default(),
-            images: undo.map(|(dir, log)| BeforeImages::new(dir, log, &has_all_changes)),
+            images: undo.map(|undo| BeforeImages::new(undo, &found, &has_all_changes)),
         };
         let work = move || {
             // The supervisor shares its working directory and umask with its command.

@@ -333,6 +333,7 @@ impl OwnPrograms {
             timeout_ms: Some(in_ms(program.timeout)),
             grace_ms: GRACE_MS,
             granted: Vec::new(),
+            must_undo: false,
         })
     }
 

@@ -27,6 +27,7 @@ use super::{
     AtOnce, CommandUndo, Commands, Job, Running, activate, broken, end_undo, environment, quoted,
 };
 use sinew_fs::store::Store;
+use sinew_fs::undo_log::UnkeptReason;
 use sinew_policy::rules::PathGlobs;
 
 /// How much output is kept in memory. Dialects show up to 200 KiB of the start of a stream.
@@ -38,6 +39,7 @@ pub fn processes(
     targets: &Arc<Targets>,
     call: Option<(&Caller, Option<&Store>)>,
     effects: Effects,
+    must_undo: bool,
 ) -> Result<Arc<dyn Processes>, ToolError> {
     let (Some((commands, globs)), Some((caller, store))) = (commands, call) else {
         return Ok(Arc::new(NoProcesses));
@@ -52,7 +54,7 @@ pub fn processes(
             return Err(ToolError::new(Kind::ExecutionFailed, what));
         };
         let identity = meta.identity.of_file();
-        Ok(Cleared { target, identity, globs: Arc::clone(globs) })
+        Ok(Cleared { target, identity, globs: Arc::clone(globs), must_undo })
     });
     let commands = Arc::clone(commands);
     Ok(Arc::new(CallProcesses {
@@ -86,6 +88,7 @@ struct Cleared {
     target: CommandTarget,
     identity: (u64, u64),
     globs: Arc<PathGlobs>,
+    must_undo: bool,
 }
 
 impl Cleared {
@@ -113,6 +116,7 @@ impl Cleared {
             merged: options.merged,
             keeps_cwd: self.target.command.keeps_cwd,
             terminal: None,
+            must_undo: self.must_undo,
             granted: self.target.named.iter().map(|name| String::from(*name)).collect(),
             globs: Arc::clone(&self.globs),
             caller: caller.clone(),
@@ -460,6 +464,22 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             why: String::from("it could send to programs outside the sandbox"),
             grant: String::from("a stream socket, or run.sandbox = \"none\""),
             fails: false,
+        },
+        wire::Refused::NotKept { path, reason } => Refused {
+            times,
+            deed: "change",
+            what: line_name(&path).into_owned(),
+            why: String::from(match reason {
+                UnkeptReason::Large => {
+                    "it ran unasked, and the old content is too large to keep for undo"
+                }
+                UnkeptReason::Budget => "it ran unasked, and it changes more than is kept for undo",
+                UnkeptReason::Failed => {
+                    "it ran unasked, and the old content could not be kept for undo"
+                }
+            }),
+            grant: String::from("an approval (run.ask = \"always\")"),
+            fails: true,
         },
         wire::Refused::Network { address } => Refused {
             times,

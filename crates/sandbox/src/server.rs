@@ -158,6 +158,7 @@ impl Commands {
             timeout_ms: None,
             grace_ms: GRACE_MS,
             granted: Vec::new(),
+            must_undo: false,
         };
         let (input, stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| broken(errno.into()))?;
         let requested = session.order(&order, Some(input), false, None).map_err(broken)?;

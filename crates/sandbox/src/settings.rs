@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::{Activate, Helper, SandboxLevel};
+use super::{Activate, AskCommands, Helper, SandboxLevel};
 
 /// How commands are run.
 #[derive(Debug, Clone)]
@@ -22,6 +22,10 @@ pub struct CommandSettings {
     pub unprotected: Vec<String>,
     /// Whether commands may reach the network.
     pub network: bool,
+    /// Which commands ask.
+    pub ask: AskCommands,
+    /// Home directories. Commands ask where a root is or contains one.
+    pub homes: Vec<PathBuf>,
     /// The environment of every command.
     pub env: Vec<(OsString, OsString)>,
     /// Which environments of a project they get.

@@ -24,7 +24,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use super::exec_child::{self, OomPreference, Started, SupervisorRequest};
 use super::fork_server::Notifier;
 use super::kill_scope::Killer;
-use super::notify_handler::NotifyHandler;
+use super::notify_handler::{NotifyHandler, UndoHandles};
 use super::sandbox::Sandbox;
 use super::urgency::Urgency;
 use super::wire::{self, Command, End, Refusal, Report, SpawnRequest};
@@ -143,13 +143,14 @@ fn serve_next(
             exec_child::start_next(session, notifier, (killer, oom), sandbox)
         })?;
     let Started { pid, handle, calls, ordered, terminal, undo, failure } = started;
-    let Some(SupervisorRequest { line, timeout, grace, granted }) = ordered else {
+    let Some(SupervisorRequest { line, timeout, grace, granted, must_undo }) = ordered else {
         let rest = end_the_rest(killer, urgency, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
     let calls = calls.zip(sandbox.means());
     // The command leads a session of its own.
     let terminal = terminal.map(|terminal| (terminal, pid.as_raw_nonzero().get().unsigned_abs()));
+    let undo = undo.map(|(dir, log)| UndoHandles { dir, log, must_keep: must_undo });
     let mut handler = calls.map(|(calls, means)| {
         NotifyHandler::begin(calls, Arc::clone(means), terminal, granted, undo)
     });

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::sandbox_level::{SandboxLevel, Shortfall};
+use sinew_fs::undo_log::UnkeptReason;
 use sinew_policy::command_rules::CommandRules;
 
 /// The most fds in one message.
@@ -110,6 +111,8 @@ pub(super) struct SpawnRequest {
     pub(super) grace_ms: u64,
     /// Protected names that it may change besides those of the session.
     pub(super) granted: Vec<String>,
+    /// Whether it may change only what can be kept for undo.
+    pub(super) must_undo: bool,
 }
 
 /// The result of a command.
@@ -169,6 +172,8 @@ pub(super) enum Refused {
     Datagrams,
     /// To reach another machine.
     Network { address: String },
+    /// To change what cannot be kept for undo.
+    NotKept { path: PathBuf, reason: UnkeptReason },
 }
 
 /// Why a command could not be started; sent with an `errno`.
@@ -195,7 +200,13 @@ pub(super) enum Notice {
     /// It is confined. The fd of its intercepted calls is attached.
     Confined,
     /// It has its spawn request. The socket to sinew, any terminal, and where its changes are kept are attached.
-    Ordered { timeout_ms: Option<u64>, grace_ms: u64, granted: Vec<String>, has_terminal: bool },
+    Ordered {
+        timeout_ms: Option<u64>,
+        grace_ms: u64,
+        granted: Vec<String>,
+        must_undo: bool,
+        has_terminal: bool,
+    },
     /// It could not become the command.
     Failed(Refusal, i32),
 }

@@ -75,10 +75,10 @@ pub use metrics::{Metrics, MetricsError};
 #[cfg(feature = "cli")]
 pub use sinew_config as config;
 pub use sinew_guard::{
-    CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
-    KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms, ProcessLimits, Profile,
-    Recorded, Redactor, Resolver, Retention, Rules, SandboxLevel, Shortfall, SqliteLedger,
-    StateDir, TrustedPrograms, close_process, environment, helper_main,
+    AskCommands, CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper,
+    JournalSettings, KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms,
+    ProcessLimits, Profile, Recorded, Redactor, Resolver, Retention, Rules, SandboxLevel,
+    Shortfall, SqliteLedger, StateDir, TrustedPrograms, close_process, environment, helper_main,
 };
 #[cfg(feature = "cli")]
 pub use sinew_mcp::{

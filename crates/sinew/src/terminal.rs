@@ -1,13 +1,13 @@
 //! Asks the user at the terminal for approvals and confirmations.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::termios::QueueSelector;
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcgetattr, tcsetattr};
 use sinew_runtime::question;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 
@@ -55,14 +55,9 @@ impl Approver for Terminal {
             let ask = move || {
                 // Discard input that was typed before the question.
                 let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
-                let mut out = screen::errors();
-                let shown = out
-                    .write_all(text(&question, takes_enter).as_bytes())
-                    .and_then(|()| out.flush());
-                match shown.is_ok() && has_line(&is_left) {
-                    true => read(&question, takes_enter, &mut io::stdin().lock()),
-                    false => Answer::No(None),
-                }
+                let mut keys = TerminalKeys { is_left, mode: OneKey::set() };
+                decide(&question, takes_enter, &mut keys, &mut screen::errors())
+                    .unwrap_or(Answer::No(None))
             };
             tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
         })
@@ -79,8 +74,64 @@ impl Drop for Left {
     }
 }
 
-/// Waits for a line on standard input. Returns false once the question is left, so that the next reader gets the line.
-fn has_line(is_left: &AtomicBool) -> bool {
+/// Where the keys of an answer come from.
+trait Keys {
+    /// Waits for the next key; `None` at the end of the input, or once the question is left.
+    fn next(&mut self) -> Option<u8>;
+
+    /// Reads the rest of a line, shown as it is typed.
+    fn line(&mut self) -> String;
+}
+
+/// The keys that are typed at the terminal.
+struct TerminalKeys {
+    is_left: Arc<AtomicBool>,
+    mode: Option<OneKey>,
+}
+
+impl Keys for TerminalKeys {
+    fn next(&mut self) -> Option<u8> {
+        let mut key = [0];
+        match has_input(&self.is_left) {
+            true => match rustix::io::retry_on_intr(|| rustix::io::read(io::stdin(), &mut key)) {
+                Ok(1) => Some(key[0]),
+                _ => None,
+            },
+            false => None,
+        }
+    }
+
+    fn line(&mut self) -> String {
+        self.mode = None;
+        let mut line = String::new();
+        if has_input(&self.is_left) {
+            let _ = io::stdin().read_line(&mut line);
+        }
+        line
+    }
+}
+
+/// A terminal that hands over each key at once, without showing it; dropping it restores the mode.
+struct OneKey(Termios);
+
+impl OneKey {
+    fn set() -> Option<Self> {
+        let before = tcgetattr(io::stdin()).ok()?;
+        let mut mode = before.clone();
+        mode.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Now, &mode).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for OneKey {
+    fn drop(&mut self) {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+/// Waits for input. Returns false once the question is left, so that the next reader gets the input.
+fn has_input(is_left: &AtomicBool) -> bool {
     const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     while !is_left.load(Ordering::SeqCst) {
         let stdin = io::stdin();
@@ -95,54 +146,92 @@ fn has_line(is_left: &AtomicBool) -> bool {
     false
 }
 
-/// The key for each scope.
-const LETTERS: [(&str, Scope); 4] =
-    [("y", Scope::Call), ("e", Scope::Exact), ("s", Scope::Session), ("f", Scope::Forever)];
+/// The keys of each scope; the first is shown.
+const KEYS: [(&str, Scope); 4] =
+    [("y", Scope::Call), ("e", Scope::Exact), ("s", Scope::Session), ("af", Scope::Forever)];
 
-fn read(question: &Question, takes_enter: bool, input: &mut impl BufRead) -> Answer {
-    let mut line = String::new();
-    match input.read_line(&mut line) {
-        Ok(n) if takes_enter && n != 0 && line.trim().is_empty() => Answer::Yes(Scope::Call),
-        Ok(_) => answer(question, line.trim()),
-        Err(_) => Answer::No(None),
-    }
-}
-
-/// Parses the input. Only an explicit yes counts; words after `n` are sent to the model.
-fn answer(question: &Question, typed: &str) -> Answer {
-    let offered = |scope: &Scope| question::covers(question, *scope).is_some();
-    let typed_scope = LETTERS.into_iter().find_map(|(letter, scope)| {
-        let is_meant = typed.eq_ignore_ascii_case(letter) || (letter == "y" && typed == "yes");
-        is_meant.then_some(scope)
-    });
-    if let Some(scope) = typed_scope.filter(offered) {
-        return Answer::Yes(scope);
-    }
-    let said = typed.strip_prefix("n ").or_else(|| typed.strip_prefix("no "));
-    let said = said.map(str::trim).filter(|words| !words.is_empty());
-    Answer::No(said.map(str::to_owned))
-}
-
-/// Returns the question with its keys.
-fn text(question: &Question, takes_enter: bool) -> String {
-    let mut text = question::words(question);
-    if takes_enter {
-        text.push_str("Enter runs it, anything else leaves it: ");
-        return text;
-    }
-    let mut letters = String::from("y");
-    for (letter, scope) in LETTERS.into_iter().skip(1) {
-        if let Some(what) = question::covers(question, scope) {
-            if letters == "y" {
-                text.push_str("  y  this call\n");
+/// Shows a question and reads keys until one of them answers it. Only an explicit yes counts.
+fn decide(
+    question: &Question,
+    takes_enter: bool,
+    keys: &mut impl Keys,
+    out: &mut impl Write,
+) -> io::Result<Answer> {
+    let prompt = prompt(question, takes_enter);
+    write!(out, "{}{prompt}", first(question))?;
+    out.flush()?;
+    loop {
+        let Some(key) = keys.next() else { return Ok(Answer::No(None)) };
+        let scope = KEYS
+            .into_iter()
+            .find(|(keys, _)| keys.bytes().any(|known| known == key.to_ascii_lowercase()));
+        let offered = scope.filter(|(_, scope)| question::covers(question, *scope).is_some());
+        if let Some((shown, scope)) = offered {
+            writeln!(out, "{}", shown.get(..1).unwrap_or_default())?;
+            return Ok(Answer::Yes(scope));
+        }
+        match key {
+            b'\r' | b'\n' if takes_enter => {
+                writeln!(out, "yes")?;
+                return Ok(Answer::Yes(Scope::Call));
             }
-            text.push_str(&format!("  {letter}  {what}\n"));
-            letters.push('/');
-            letters.push_str(letter);
+            b'n' | b'N' if !takes_enter => {
+                write!(out, "no\nWhy not, for the model (Enter for no reason): ")?;
+                out.flush()?;
+                let reason = keys.line();
+                let reason = reason.trim();
+                return Ok(Answer::No((!reason.is_empty()).then(|| reason.to_owned())));
+            }
+            b'd' | b'D' if question.diff.is_some() => {
+                let mut diff = String::from("\n");
+                question::write_diff(&mut diff, question);
+                write!(out, "{diff}{prompt}")?;
+                out.flush()?;
+            }
+            b'?' => {
+                write!(out, "\n{}{prompt}", question::words(question))?;
+                out.flush()?;
+            }
+            _ => {
+                writeln!(out, "no")?;
+                return Ok(Answer::No(None));
+            }
         }
     }
-    text.push_str(&format!("Run it? [{letters}/N] "));
+}
+
+/// Returns what a question shows before any key: its first three lines, and all of a long command.
+fn first(question: &Question) -> String {
+    let mut text = question::head(question).join("\n");
+    text.push('\n');
+    if question::must_be_read(question) {
+        text.push_str(&question::details(question));
+    }
     text
+}
+
+/// Returns the keys of a question with what each covers.
+fn prompt(question: &Question, takes_enter: bool) -> String {
+    let diff = if question.diff.is_some() { "  d  show the difference\n" } else { "" };
+    if takes_enter {
+        return format!("{diff}  ?  show everything\nEnter runs it, any other key leaves it: ");
+    }
+    let mut text = String::new();
+    let mut letters = String::new();
+    for (keys, scope) in KEYS {
+        let key = keys.get(..1).unwrap_or_default();
+        let what = match scope {
+            Scope::Call => Some(String::from("once")),
+            _ => question::covers(question, scope),
+        };
+        if let Some(what) = what {
+            text.push_str(&format!("  {key}  {what}\n"));
+            letters.push_str(&format!("{key}/"));
+        }
+    }
+    text.push_str("  n  no, with a reason\n");
+    let d = if diff.is_empty() { "" } else { "d/" };
+    format!("{text}{diff}  ?  show everything\nRun it? [{letters}{d}?/N] ")
 }
 
 #[cfg(test)]
@@ -168,6 +257,7 @@ mod tests {
             targets: Targets::default(),
             arguments: sinew_tool::Arguments::new(),
             is_open: false,
+            can_be_undone: false,
             diff: None,
             sandbox: None,
             rule: "execute",
@@ -179,56 +269,81 @@ mod tests {
         }
     }
 
+    /// Keys of a text.
+    struct Typed<'a>(std::str::Bytes<'a>);
+
+    impl Keys for Typed<'_> {
+        fn next(&mut self) -> Option<u8> {
+            self.0.next()
+        }
+
+        fn line(&mut self) -> String {
+            let bytes: Vec<u8> = self.0.by_ref().take_while(|byte| *byte != b'\n').collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+    }
+
+    fn answered(question: &Question, takes_enter: bool, typed: &str) -> (Answer, String) {
+        let mut out = Vec::new();
+        let answer = decide(question, takes_enter, &mut Typed(typed.bytes()), &mut out);
+        (answer.expect("it is written"), String::from_utf8_lossy(&out).into_owned())
+    }
+
     #[test]
     fn only_a_clear_yes_is_a_yes() {
         let no = |words: &str| Answer::No((!words.is_empty()).then(|| words.to_owned()));
         let both = &[(Scope::Session, "git commit *"), (Scope::Forever, "git commit *")][..];
         for (covers, typed, expected) in [
-            (&[][..], "y\n", Answer::Yes(Scope::Call)),
+            (&[][..], "y", Answer::Yes(Scope::Call)),
             (&[], "yes\n", Answer::Yes(Scope::Call)),
-            (&[], "Y\n", Answer::Yes(Scope::Call)),
+            (&[], "Y", Answer::Yes(Scope::Call)),
             (&[], "\n", no("")),
-            (&[], "yep\n", no("")),
             (&[], "", no("")),
-            (&[], "s\n", no("")),
-            (&[], "n use git instead\n", no("use git instead")),
-            (&[], "no \n", no("")),
-            (both, "s\n", Answer::Yes(Scope::Session)),
-            (both, "f\n", Answer::Yes(Scope::Forever)),
-            (both, "e\n", no("")),
+            (&[], "x", no("")),
+            (&[], "s", no("")),
+            (&[], "\u{1b}", no("")),
+            (&[], "nuse git instead\n", no("use git instead")),
+            (&[], "n use git\n", no("use git")),
+            (&[], "n \n", no("")),
+            (&[], "n", no("")),
+            (&[], "?y", Answer::Yes(Scope::Call)),
+            (&[], "dy", no("")),
+            (both, "s", Answer::Yes(Scope::Session)),
+            (both, "f", Answer::Yes(Scope::Forever)),
+            (both, "a", Answer::Yes(Scope::Forever)),
+            (both, "e", no("")),
             (both, "\n", no("")),
         ] {
             let question = question(covers);
-            assert_eq!(read(&question, false, &mut typed.as_bytes()), expected, "{typed:?}");
-            let prompt = if covers.is_empty() { "Run it? [y/N] " } else { "Run it? [y/s/f/N] " };
-            assert!(text(&question, false).ends_with(prompt));
+            let (answer, shown) = answered(&question, false, typed);
+            assert_eq!(answer, expected, "{typed:?}");
+            let prompt = if covers.is_empty() { "[y/?/N] " } else { "[y/s/a/?/N] " };
+            assert!(shown.contains(prompt), "{shown}");
         }
     }
 
     #[test]
     fn enter_is_a_yes_where_the_person_asked_for_the_call() {
         let question = question(&[]);
-        let answer = |typed: &str| read(&question, true, &mut typed.as_bytes());
+        let answer = |typed: &str| answered(&question, true, typed).0;
         assert_eq!(answer("\n"), Answer::Yes(Scope::Call));
-        assert_eq!(answer("y\n"), Answer::Yes(Scope::Call));
-        for no in ["", "n\n", "what\n"] {
+        assert_eq!(answer("y"), Answer::Yes(Scope::Call));
+        for no in ["", "n", "what\n"] {
             assert_eq!(answer(no), Answer::No(None), "{no:?}");
         }
-        assert!(text(&question, true).ends_with("Enter runs it, anything else leaves it: "));
+        let (_, shown) = answered(&question, true, "");
+        assert!(shown.ends_with("Enter runs it, any other key leaves it: "), "{shown}");
     }
 
     #[test]
     fn what_an_answer_covers_is_shown() {
-        let shown = text(
-            &question(&[(Scope::Session, "git commit *"), (Scope::Forever, "git commit *")]),
-            false,
-        );
-        assert!(
-            shown.ends_with(
-                "  y  this call\n  s  for this session: git commit *\n  \
-                 f  always in this project: git commit *\nRun it? [y/s/f/N] "
-            ),
-            "{shown}"
-        );
+        let covers = [(Scope::Session, "git commit *"), (Scope::Forever, "git commit *")];
+        let question = Question { diff: Some(String::from("+a\n")), ..question(&covers) };
+        let (_, shown) = answered(&question, false, "d");
+        let keys = "  y  once\n  s  for this session: git commit *\n  \
+                    a  always in this project: git commit *\n  n  no, with a reason\n  \
+                    d  show the difference\n  ?  show everything\nRun it? [y/s/a/d/?/N] ";
+        assert!(shown.ends_with(&format!("{keys}\n+a\n{keys}")), "{shown}");
+        assert!(!shown.starts_with("+a"), "the difference waits for its key: {shown}");
     }
 }

@@ -615,6 +615,7 @@ const BEGIN: &[&str] = &[
 ];
 const LIMITS: &[&str] =
     &["--approvals", "allow", "call", "Bash", r#"{"command": "tr -s ' ' </proc/self/limits"}"#];
+const TOUCH_UNASKED: &[&str] = &["call", "Bash", r#"{"command": "touch made"}"#];
 const PLANT: &[&str] = &[
     "--approvals",
     "allow",
@@ -709,6 +710,7 @@ const KEYS: &[Row] = &[
     ("files.search_timeout_ms", "0", GLOB, "", Seen::Shows("the time ran out", "a.txt")),
     ("run.sandbox", "none", RUN, "", Seen::Shows("\"level\":\"none\"", "")),
     ("run.require_sandbox", "namespaces", WEAK, "", Seen::Shows("is weaker than", "a.txt")),
+    ("run.ask", "always", TOUCH_UNASKED, "", Seen::Shows("`run.ask` is `always`", "exit 0")),
     ("run.network", "true", RUN, "", Seen::Shows("\"network\":true", "\"network\":false")),
     ("run.env", r#"["XDG_STATE_HOME"]"#, RUN, "", Seen::Shows("XDG_STATE_HOME=", "")),
     ("run.hide", r#"["{root}/dir"]"#, RUN, "", Seen::Shows("ermission denied", "c.txt")),

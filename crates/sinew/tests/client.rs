@@ -87,7 +87,8 @@ pub(crate) fn serve(
             while let Some(message) = read(&mut output) {
                 if message["method"] == "elicitation/create" {
                     said.questions.push(message["params"]["message"].as_str().unwrap().to_owned());
-                    let content = json!({ "approve": answers == Answers::Yes });
+                    let answer = if answers == Answers::Yes { "once" } else { "deny" };
+                    let content = json!({ "answer": answer });
                     let result = json!({ "action": "accept", "content": content });
                     send(json!({ "id": message["id"], "result": result }));
                 } else if message["id"] == *id {

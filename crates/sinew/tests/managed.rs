@@ -128,6 +128,13 @@ const FLOORS: &[Row<'_>] = &[
         WRITE,
         "this call needs approval",
     ),
+    (
+        "commands_ask = true",
+        "",
+        &["--set", "run.ask=auto"],
+        &["call", "Bash", r#"{"command": "touch made"}"#],
+        "it cannot run unasked: `run.ask` is `always`",
+    ),
     ("profile = \"workspace\"", "profile = \"full\"", &[], SHOW, "profile = \"workspace\" "),
     (
         "network = false",
@@ -269,11 +276,12 @@ fn floor_below_the_defaults_loosens_nothing() {
     if !can_look_elsewhere() {
         return;
     }
-    let bash: &[&str] = &["--approvals", "ask", "call", "Bash", r#"{"command": "touch made"}"#];
+    let bash: &[&str] =
+        &["--set", "run.ask=always", "call", "Bash", r#"{"command": "touch made"}"#];
     let asks = "this call needs approval";
     for (managed, user, args, said) in [
         ("profile = \"full\"", "", bash, asks),
-        ("approvals = \"allow\"\nprofile = \"full\"", "", &bash[2..], asks),
+        ("approvals = \"allow\"\nprofile = \"full\"", "", bash, asks),
         (
             "require_sandbox = \"none\"\nnetwork = true\nledger = false\ntrust = true",
             "",
@@ -435,8 +443,8 @@ fn layers_are_combined_by_strength() {
         (&none, &none, &allow, "ask (change): "),
     ] {
         let machine = Machine::new(system, user, project);
-        let args =
-            ["policy", "explain", "--tool", "Write", r#"{"file_path": "b", "content": "x"}"#];
+        let call = ["--tool", "Write", r#"{"file_path": "b", "content": "x"}"#];
+        let args = [&["--approvals", "ask", "policy", "explain"][..], &call].concat();
         let found = machine.run(&args);
         assert!(found.contains(said), "{system}{user}{project}: {found}");
     }

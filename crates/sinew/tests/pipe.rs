@@ -25,7 +25,11 @@ struct Piped {
 impl Piped {
     fn start(place: &Place, more: &[&str]) -> Self {
         let mut command = command(&place.home);
-        command.arg("--root").arg(&place.root).args(more).arg("pipe");
+        command.arg("--root").arg(&place.root).args(more);
+        if !more.contains(&"--approvals") {
+            command.args(["--approvals", "ask"]);
+        }
+        command.arg("pipe");
         let path = std::env::var_os("PATH").unwrap();
         let mut child =
             command.env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

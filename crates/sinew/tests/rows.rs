@@ -91,7 +91,7 @@ fn every_row_asks_and_is_what_rules_mean_by_bash() {
             _ => json!({ "command": "touch made" }),
         };
         for (more, kind) in [
-            (&[][..], "approval_denied"),
+            (&["--approvals", "ask"][..], "approval_denied"),
             (&["--approvals", "allow", "--set", "tools.policy.deny=[\"Bash\"]"], "policy_denied"),
             (&["--approvals", "allow", "--read-only"], "policy_denied"),
         ] {

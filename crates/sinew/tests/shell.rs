@@ -48,6 +48,9 @@ impl Home {
     }
 }
 
+/// Every command asks that is not a plain read.
+const ASK: &[&str] = &["--set", "run.ask=always"];
+
 fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_default()
 }
@@ -74,7 +77,7 @@ fn who_may_not_run_commands_is_told_why() {
     let home = Home::new();
     let arguments = json!({ "command": "touch made" }).to_string();
     for (more, code, words) in [
-        (&[][..], 3, "(`touch` is not known to be read-only)"),
+        (ASK, 3, "(`touch` is not known to be read-only; it cannot run unasked: `run.ask` is"),
         (&["--approvals", "deny"], 3, "this call needs approval"),
         (&["--approvals", "allow", "--read-only"], 3, "profile `read-only`"),
         (
@@ -109,11 +112,11 @@ fn what_only_reads_runs_unasked() {
     fs::write(&planted, "#!/bin/sh\necho planted\n").unwrap();
     fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
     for (more, command, code, words) in [
-        (&[][..], "cat a.txt", 0, "one\ntwo"),
-        (&[], "cat a.* | head -n 1", 0, "one"),
-        (&[], "cat a.txt > b.txt", 3, "`>` opens or changes `b.txt`"),
-        (&[], "cat /etc/hostname", 3, "does not lie where plain reads may look"),
-        (&[], "cat $HOME/x", 3, "only known when it runs"),
+        (ASK, "cat a.txt", 0, "one\ntwo"),
+        (ASK, "cat a.* | head -n 1", 0, "one"),
+        (ASK, "cat a.txt > b.txt", 3, "`>` opens or changes `b.txt`"),
+        (ASK, "cat /etc/hostname", 3, "does not lie where plain reads may look"),
+        (ASK, "cat $HOME/x", 3, "only known when it runs"),
         (&["--set", "run.sandbox=none"], "cat a.txt", 3, "nothing contains commands here"),
         (&["--approvals", "deny"], "cat a.txt", 0, "one"),
         (&["--read-only"], "cat a.txt", 3, "profile `read-only`"),
@@ -504,21 +507,46 @@ fn asks(home: &Home, more: &[&str], commands: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn sandboxed_profile_asks_little() {
+fn what_stays_in_the_sandbox_asks_little() {
     let home = Home::seen();
     assert_eq!(EVERYDAY.len(), 59);
-    let usual = asks(&home, &[], EVERYDAY);
-    assert!(30 < usual.len(), "the control asks for {}", usual.len());
-    let asked = asks(&home, &["--profile", "sandboxed"], EVERYDAY);
-    assert!(asked.len() <= 3, "{asked:#?}");
-    // What leaves the sandbox asks.
-    for more in [&["--set", "run.network=true"][..], &["--set", "run.sandbox=\"none\""]] {
-        let args = [&["--profile", "sandboxed"][..], more].concat();
-        assert_eq!(asks(&home, &args, &["touch x"]).len(), 1, "{more:?}");
+    let always = asks(&home, ASK, EVERYDAY);
+    assert!(30 < always.len(), "the control asks for {}", always.len());
+    for profile in ["workspace", "sandboxed"] {
+        let profile = ["--profile", profile];
+        let asked = asks(&home, &profile, EVERYDAY);
+        assert!(asked.len() <= 3, "{profile:?}: {asked:#?}");
+        // What leaves the sandbox asks.
+        for more in [&["--set", "run.network=true"][..], &["--set", "run.sandbox=\"none\""], ASK] {
+            let args = [&profile[..], more].concat();
+            assert_eq!(asks(&home, &args, &["touch x"]).len(), 1, "{profile:?} {more:?}");
+        }
     }
     let asked =
         asks(&home, &["--profile", "sandboxed", "--set", "approvals=\"ask\""], &["touch x"]);
     assert!(asked.is_empty(), "{asked:?}");
+}
+
+/// Each property that a command needs to run unasked, without it.
+#[test]
+fn missing_property_of_an_unasked_command_is_named() {
+    let home = Home::seen();
+    let root = home.dir.path().to_str().unwrap();
+    for (more, missing) in [
+        (ASK, "`run.ask` is `always`"),
+        (&["--set", "run.network=true"], "the network is open to commands"),
+        (&["--set", "checkpoints.commands=false"], "checkpoints of commands are off"),
+        (
+            &["--set", "checkpoints.max_count=1"],
+            "what this process keeps for undo has reached half",
+        ),
+        (&["--root", root], "the root "),
+    ] {
+        let asked = asks(&home, more, &["touch x"]);
+        let why = format!("it cannot run unasked: {missing}");
+        assert!(asked.len() == 1 && asked[0].contains(&why), "{more:?}: {asked:?}");
+    }
+    assert_eq!(asks(&home, &[], &["touch x"]), Vec::<String>::new(), "the control");
 }
 
 #[test]

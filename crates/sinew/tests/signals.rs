@@ -159,7 +159,8 @@ fn a_question_that_is_broken_off_is_recorded_and_changes_nothing() {
     let side = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let mut terminal = File::from(terminal);
     let mut call = heeding(home.path());
-    call.args(["call", "Write", r#"{"file_path": "new.txt", "content": "x"}"#, "--root"]);
+    call.args(["--approvals", "ask", "call", "Write"]);
+    call.args([r#"{"file_path": "new.txt", "content": "x"}"#, "--root"]);
     call.arg(&root).stdin(side.try_clone().unwrap()).stdout(Stdio::null()).stderr(side);
     let mut child = call.spawn().unwrap();
     let (mut shown, mut buffer) = (String::new(), [0; 4_096]);

@@ -29,7 +29,9 @@ impl Repository {
         let place = Place::new();
         fs::create_dir_all(place.home.join("config/sinew")).unwrap();
         fs::create_dir_all(place.root.join(".git")).unwrap();
-        Some(Self { place })
+        let repository = Self { place };
+        repository.own("");
+        Some(repository)
     }
 
     fn write(&self, name: &str, text: &str) -> &Self {
@@ -40,6 +42,8 @@ impl Repository {
     }
 
     fn own(&self, text: &str) -> &Self {
+        // Every command asks, so that only what loosens lets one run.
+        let text = format!("{text}\n[run]\nask = \"always\"\n");
         fs::write(self.place.home.join("config/sinew/config.toml"), text).unwrap();
         self
     }

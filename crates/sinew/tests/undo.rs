@@ -855,7 +855,12 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
         (&files, "move_file", r#"{"source": "{root}/.git", "destination": "{root}/g"}"#, 3),
         (&files, "move_file", r#"{"source": "{root}/d", "destination": "{root}/e"}"#, 3),
         (&files, "create_directory", r#"{"path": "{root}/n/m"}"#, 0),
-        (&[], "Bash", r#"{"command": "rm a.txt"}"#, 3),
+        (&[], "Bash", r#"{"command": "rm a.txt"}"#, 0),
+        (&["--set", "run.ask=always"], "Bash", r#"{"command": "rm a.txt"}"#, 3),
+        (&["--set", "run.network=true"], "Bash", r#"{"command": "rm a.txt"}"#, 3),
+        (&["--set", "run.sandbox=none"], "Bash", r#"{"command": "rm a.txt"}"#, 3),
+        (&["--set", "checkpoints.commands=false"], "Bash", r#"{"command": "rm a.txt"}"#, 3),
+        (&few, "Bash", r#"{"command": "rm a.txt"}"#, 3),
         (&["--dialect", "moltis"], "Write", moltis, 3),
         (
             &["--dialect", "moltis", "--set", "tools.fs.checkpoint_before_mutation=true"],
@@ -880,6 +885,35 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
     command.args(["--set", "ledger.mode=\"off\"", "call", "Write", WRITE]).env_clear();
     let ran = command.current_dir(&place.root).stdin(Stdio::null()).output().unwrap();
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
+}
+
+/// A command runs unasked because it can be undone, so what cannot be kept stays as it is.
+#[test]
+fn unasked_command_changes_only_what_undo_covers() {
+    const LARGE: u64 = 65 << 20;
+    for (size, command) in [
+        (LARGE, "echo x >>big"),
+        (LARGE, "echo x >big"),
+        (LARGE, "chmod 600 a.txt; truncate -s 1 big"),
+        (LARGE, "ln big other; rm big; echo x >other"),
+        (3 << 30, "rm -f big"),
+        (3 << 30, "mv a.txt big"),
+    ] {
+        for (approvals, is_kept) in [("auto", true), ("allow", false)] {
+            let place = project();
+            let big = place.root.join("big");
+            fs::File::create(&big).unwrap().set_len(size).unwrap();
+            let arguments = serde_json::json!({ "command": command }).to_string();
+            let (code, said) = place.run(&["--approvals", approvals, "call", "Bash", &arguments]);
+            let names = fs::read_dir(&place.root).unwrap().map(|entry| entry.unwrap().path());
+            let sizes: Vec<u64> =
+                names.filter_map(|path| fs::metadata(path).ok()).map(|meta| meta.len()).collect();
+            assert_eq!(sizes.contains(&size), is_kept, "{approvals} {command}: {said}");
+            let told = "it ran unasked, and the old content is too large to keep for undo";
+            assert_eq!(said.contains(told), is_kept, "{approvals} {command}: {said}");
+            assert!(code != 0 || !is_kept, "{approvals} {command}: {said}");
+        }
+    }
 }
 
 /// Who may not write wrote by a restore all the same, without an approver.

@@ -33,6 +33,8 @@ pub struct Question {
     pub arguments: Arguments,
     /// Whether a command may load unnamed files, which can change after the answer.
     pub is_open: bool,
+    /// Whether a checkpoint undoes all that the call does.
+    pub can_be_undone: bool,
     /// The change as a unified diff, if available.
     pub diff: Option<String>,
     /// The sandbox of a command and its missing features, if the call has one.

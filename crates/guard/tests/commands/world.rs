@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard}
 use std::time::Duration;
 
 use sinew_guard::{
-    Activate, Case, CheckpointSettings, Checkpoints, CommandSettings, Guard, GuardSettings, Helper,
-    ProcessLimits, Profile, Rules, SandboxLevel, environment,
+    Activate, AskCommands, Case, CheckpointSettings, Checkpoints, CommandSettings, Guard,
+    GuardSettings, Helper, ProcessLimits, Profile, Rules, SandboxLevel, environment,
 };
 use sinew_tool::sync::{lock, read, write};
 use sinew_tool::{
@@ -128,6 +128,8 @@ impl Place {
             max_background: 4,
             max_processes: 512,
             limits: ProcessLimits { file_bytes: Some(64 << 20), ..ProcessLimits::default() },
+            ask: AskCommands::Always,
+            homes: Vec::new(),
             warn: None,
         };
         let kept = CheckpointSettings { commands: keeps_changes, ..CheckpointSettings::default() };

@@ -7,8 +7,8 @@ use sinew_guard::{ApprovalFingerprint, Guard, Rule};
 use sinew_tool::agents::is_sub_agent;
 use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
-    Answer, Context, Cost, Cover, Event, Kind, Preview, Question, Request, Ruling, Scope, Targets,
-    ToolError, ToolIndex, Verdict, World,
+    Answer, CommandLine, Context, Cost, Cover, Event, Kind, Preview, Question, Request, Ruling,
+    Scope, Targets, ToolError, ToolIndex, Verdict, World,
 };
 
 use super::approval_hooks;
@@ -20,6 +20,7 @@ use crate::approvals::Approvals;
 use crate::broker::{About, Digest};
 use crate::grants::SessionGrant;
 use crate::hooks::messages;
+use crate::question;
 use crate::runtime::{CallOptions, Runtime};
 use crate::session_turns::HeldTurn;
 
@@ -161,7 +162,10 @@ async fn ask(
     let session = open.request.session.clone();
     let asked_for = asked_for(runtime, &open.request);
     if runtime.broker.approvers(&session, &asked_for).is_empty() {
-        return unasked(runtime, judged, open);
+        return Err(match call.wants_person() {
+            true => no_person(ruling),
+            false => nobody(ruling, "nobody can be asked here"),
+        });
     }
     let diff = match preview(runtime, judged, open, options).await {
         Preview::Nothing => return Ok(Asked::Looking),
@@ -226,6 +230,7 @@ async fn put(
             targets: call.contained().targets().as_ref().clone(),
             arguments: decoded.shown_arguments.clone(),
             is_open: call.loads_unnamed(),
+            can_be_undone: call.can_be_undone(),
             diff: diff.clone(),
             sandbox: fingerprint.containment().map(str::to_owned),
             rule: ruling.rule,
@@ -286,30 +291,23 @@ fn cancelled() -> ToolError {
     ToolError::new(Kind::Cancelled, "the call was cancelled")
 }
 
-/// Decides a call without approvers: in auto mode a call that can be undone runs.
-fn unasked(runtime: &Runtime, judged: &Judged, open: &mut Open) -> Result<Asked, ToolError> {
-    let Judged { decoded, call, .. } = judged;
-    let asks_each = decoded.rules.require_approval || call.wants_person();
-    if runtime.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
-        open.entry.asked("checkpoint");
-        return Ok(Asked::Standing);
-    }
-    if call.wants_person() {
-        return Err(no_person(call.ruling()));
-    }
-    Err(nobody(call.ruling(), "nobody can be asked here"))
-}
-
 /// Returns the scopes that an answer can cover beside the call itself.
 fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Cover> {
     let Judged { decoded, call, .. } = judged;
     let mut covers = Vec::new();
+    let targets = call.contained().targets();
     // The same command words may meet other files, so commands get patterns, not exact grants.
-    if call.can_be_granted() && call.contained().targets().command.is_none() {
+    if call.can_be_granted() && targets.command.is_none() {
         let what = vec![format!("{} with these arguments", decoded.tool.name())];
         covers.push(Cover { scope: Scope::Exact, what });
     }
-    if let Some(rules) = always {
+    let is_long = |line: &CommandLine| match line {
+        CommandLine::Shell(_, text) => question::MAX_SHOWN_COMMAND < text.len(),
+        CommandLine::Argv(_) => false,
+    };
+    // A long text must be read in full, each time.
+    let is_long = targets.command.as_ref().is_some_and(|one| is_long(&one.command.line));
+    if let Some(rules) = always.filter(|_| !is_long) {
         let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
         covers.push(Cover { scope: Scope::Session, what: what.clone() });
         if runtime.grant_store.is_some() {

@@ -29,6 +29,7 @@ pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     let asks = call.ruling().verdict == Verdict::Ask;
     let digest = asks.then(|| open.digest(&call));
     call = runtime.grants.applied(&open.request.session, call, digest.as_ref());
+    call = runtime.undone_unasked(call);
     open.entry.ruled(call.ruling());
     Judged { decoded, call, digest }
 }

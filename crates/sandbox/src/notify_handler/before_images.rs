@@ -25,9 +25,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::umask;
 
+use super::findings::Found;
 use super::path::{self, Place, look, trimmed};
 use crate::rebuilt_dirs::RebuiltDirs;
 use crate::spawn;
+use crate::wire::Refused;
 use sinew_fs::stat::identity_of;
 use sinew_fs::undo_log::{self, BeforeImage, FileBefore, Origins, UndoRecord, UnkeptReason};
 
@@ -48,6 +50,16 @@ const PERMISSIONS: u32 = 0o7777;
 pub(crate) struct RootOutside {
     pub(crate) path: PathBuf,
     pub(crate) dir: OwnedFd,
+}
+
+/// Where the changes of a command are kept.
+pub(crate) struct UndoHandles {
+    /// The directory of its before-images.
+    pub(crate) dir: OwnedFd,
+    /// Its undo log.
+    pub(crate) log: OwnedFd,
+    /// Whether changes that cannot be kept fail.
+    pub(crate) must_keep: bool,
 }
 
 /// The identity of a directory, and the directory as sinew sees it.
@@ -82,10 +94,13 @@ pub(super) struct BeforeImages {
     moved: RefCell<Vec<PathBuf>>,
     /// Whether the log has all, which the supervisor reports.
     has_all: Arc<AtomicBool>,
+    /// Notes the changes that fail because they cannot be kept, if such changes fail.
+    refuses: Option<Found>,
 }
 
 impl BeforeImages {
-    pub(super) fn new(dir: OwnedFd, log: OwnedFd, has_all: &Arc<AtomicBool>) -> Self {
+    pub(super) fn new(undo: UndoHandles, found: &Found, has_all: &Arc<AtomicBool>) -> Self {
+        let UndoHandles { dir, log, must_keep } = undo;
         // A lock of its own shows that the command still runs, if sinew dies.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
         let own = openat(CWD, path::by_number(&log), flags, Mode::empty());
@@ -110,6 +125,7 @@ impl BeforeImages {
             rebuilt: RefCell::default(),
             moved: RefCell::default(),
             has_all: Arc::clone(has_all),
+            refuses: must_keep.then(|| found.clone()),
         }
     }
 
@@ -136,7 +152,12 @@ impl BeforeImages {
         records: Vec<UndoRecord>,
         deed: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if records.is_empty() || self.is_full.get() || !self.append(&records) {
+        if records.is_empty() {
+            return deed();
+        }
+        self.check_kept(&records)?;
+        if self.is_full.get() || !self.append(&records) {
+            self.check_room(&records)?;
             return deed();
         }
         let done = deed();
@@ -167,7 +188,33 @@ impl BeforeImages {
     }
 
     fn must_keep(&self, real: &Path) -> bool {
-        !self.is_full.get() && self.origins.borrow().must_keep(real)
+        self.is_used() && self.origins.borrow().must_keep(real)
+    }
+
+    /// Returns whether changes are kept, or fail because they cannot be.
+    fn is_used(&self) -> bool {
+        !self.is_full.get() || self.refuses.is_some()
+    }
+
+    /// Fails for a content that is lost, if all must be kept.
+    fn check_kept(&self, records: &[UndoRecord]) -> Result<(), Errno> {
+        let lost = records.iter().find_map(|record| match record {
+            UndoRecord::File(path, _, BeforeImage::Lost(reason)) => Some((path, *reason)),
+            _ => None,
+        });
+        lost.map_or(Ok(()), |(path, reason)| self.refuse(path, reason))
+    }
+
+    /// Fails for changes that are not in the log, if all must be kept.
+    fn check_room(&self, records: &[UndoRecord]) -> Result<(), Errno> {
+        let path = records.iter().find_map(|record| record.paths().next());
+        path.map_or(Ok(()), |path| self.refuse(path, UnkeptReason::Budget))
+    }
+
+    fn refuse(&self, path: &Path, reason: UnkeptReason) -> Result<(), Errno> {
+        let Some(found) = &self.refuses else { return Ok(()) };
+        found.refuse(Refused::NotKept { path: path.to_owned(), reason });
+        Err(Errno::DQUOT)
     }
 
     fn next_image(&self) -> u64 {

@@ -319,8 +319,8 @@ fn approvals(loaded: &Loaded) -> Finding {
     };
     let detail = match settings.rules.profile {
         Profile::Sandboxed => format!(
-            "{detail}; the profile sandboxed runs changes of files and contained commands unasked, and what \
-             commands do in the roots cannot be undone"
+            "{detail}; the profile sandboxed runs changes of files and contained commands unasked, also where \
+             they cannot be undone"
         ),
         Profile::ReadOnly | Profile::Workspace | Profile::Full => detail,
     };

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use sinew_agent::{AgentError, ModelErrorKind, TurnEnd, TurnEvent, TurnStop};
-use sinew_guard::{Profile, SandboxLevel};
-use sinew_tool::{Approver, Cancel, Kind, wire_name};
+use sinew_tool::{Approver, Cancel};
 
 use crate::agent::changes::Changes;
 use crate::agent::report::{
@@ -95,12 +94,8 @@ async fn worked(
     let turns = Arc::new(Mutex::new(cancel.clone()));
     signals::end_turns(turns, &parts.wired.runtime)?;
     let closed = cancel.clone();
-    let catalogs = parts.wired.runtime.catalogs();
-    let shell = catalogs.first().and_then(|catalog| catalog.does("Bash")).map(wire_name);
-    let mut was_command_denied = false;
     let mut listener = |event: TurnEvent<'_>| {
         output.event(&event);
-        was_command_denied |= is_denied_command(&event, shell.as_deref());
         // The reader of a closed pipe cannot end the run otherwise.
         if let RunOutput::Json(json) = &output
             && json.is_closed()
@@ -119,9 +114,6 @@ async fn worked(
         RunOutput::Text(mut text) => {
             let written = text.ends(&ended);
             summary(loaded, parts, &ended, &changes);
-            if was_command_denied {
-                recommend_profile(loaded, parts);
-            }
             match written {
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
                 _ => Ok(ExitCode::from(exit_code(&ended))),
@@ -162,26 +154,6 @@ fn error_kind(error: &AgentError) -> &'static str {
         AgentError::Blocked(_) => "blocked_by_hook",
         AgentError::TooSmall { .. } => "context_too_small",
         AgentError::NothingToDo => "nothing_to_do",
-    }
-}
-
-/// Returns whether a command was denied for lack of an approver. `shell` is the tool that runs commands.
-fn is_denied_command(event: &TurnEvent<'_>, shell: Option<&str>) -> bool {
-    let TurnEvent::CallEnds { call, reply: Some(reply), .. } = event else { return false };
-    let is_denied = reply.error.as_ref().is_some_and(|error| error.kind == Kind::ApprovalDenied);
-    is_denied && shell == Some(&*call.full_name())
-}
-
-/// Says that commands in a strong sandbox need no approval with another profile.
-fn recommend_profile(loaded: &Loaded, parts: &AgentParts) {
-    if loaded.settings.rules.profile != Profile::Workspace || terminal::is_attended() {
-        return;
-    }
-    let sandbox = parts.wired.runtime.probe_commands(&parts.wired.session);
-    if let Some(Ok((SandboxLevel::Namespaces | SandboxLevel::Bubblewrap, _))) = sandbox {
-        say(
-            "commands that the sandbox contains run unasked with `--profile sandboxed`; what they change cannot be undone",
-        );
     }
 }
 

@@ -92,6 +92,8 @@ pub(super) fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         caches: at_home(CACHES).chain(env_vars::caches()).collect(),
         unprotected: run.unprotected.clone(),
         network: run.network,
+        ask: run.ask,
+        homes: homes.clone(),
         env: environment(env_vars::all(), &run.env),
         // A project must not choose the shell.
         shell: env_vars::shell().filter(|shell| {

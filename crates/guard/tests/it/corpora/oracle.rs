@@ -17,7 +17,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sinew_guard::{CommandSettings, Guard, GuardSettings, ProcessLimits, SandboxLevel};
+use sinew_guard::{
+    AskCommands, CommandSettings, Guard, GuardSettings, ProcessLimits, SandboxLevel,
+};
 use sinew_tool::{Analysis, CommandLine, FileSettings, Shell};
 
 use super::fixture::{self, SECRET};
@@ -140,6 +142,8 @@ pub(crate) fn guarded_with(fixture: &Path, files: FileSettings) -> (Arc<Guard>, 
         max_background: 4,
         max_processes: 512,
         limits: ProcessLimits::default(),
+        ask: AskCommands::Always,
+        homes: Vec::new(),
         warn: None,
     };
     let settings = GuardSettings {

@@ -31,7 +31,7 @@ impl CallHandler {
     /// Returns the images of the command, if a path is in a root.
     fn recording(&self, real: &Path) -> Option<&BeforeImages> {
         let images = self.images.as_ref()?;
-        (!images.is_full.get() && self.judge.is_beneath_a_root(real)).then_some(images)
+        (images.is_used() && self.judge.is_beneath_a_root(real)).then_some(images)
     }
 
     /// Returns whether a path is in a directory that tools make anew; the first time, the log says so.

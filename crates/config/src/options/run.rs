@@ -1,0 +1,64 @@
+//! `[run]`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[run]`: how commands are run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunOptions {
+    /// How commands are contained: `auto` (the strongest way that works here and needs nothing but the
+    /// kernel), `namespaces`, `bubblewrap`, `landlock` or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// The weakest way that is good enough: `namespaces`, `bubblewrap`, `landlock` or `none`. Where only weaker ones
+    /// work, no command runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_sandbox: Option<String>,
+    /// Which commands ask where `approvals` is `auto`: `auto` (those that reach the network, a protected name or a terminal,
+    /// or whose changes cannot be undone) or `always` (all but plain reads).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask: Option<String>,
+    /// Whether commands may reach the network: all of it, or nothing but one another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<bool>,
+    /// Names of variables that commands get beside those that every command gets. Some, which make
+    /// programs run other code, are never passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env: Option<Vec<String>>,
+    /// What of a project's own environment commands get: `venv` (a virtual environment of Python named
+    /// `.venv` or `venv`), `direnv` (an `.envrc` that was allowed there).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activate: Option<Vec<String>>,
+    /// Absolute paths of files and directories that commands do not see, beside those that hold
+    /// secrets by their name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hide: Option<Vec<PathBuf>>,
+    /// Absolute paths that commands see although they hold secrets by their name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub show: Option<Vec<PathBuf>>,
+    /// Protected names that commands may change all the same, such as `.github/workflows`. The file tools
+    /// go on asking for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unprotected: Option<Vec<String>>,
+    /// How many commands of a session may go on in the background or in terminals at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_background: Option<u32>,
+    /// The most processes of one command, where the system can hold it to that: at least 301. At most 512 for each processor without `CAP_SYS_NICE`, and 128 where sinew kills them one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_processes: Option<u64>,
+    /// The processor time of each process, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cpu_s: Option<u64>,
+    /// The memory of its own that each process may write, in MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_memory_mib: Option<u64>,
+    /// The size of a file that a process writes, in MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_file_mib: Option<u64>,
+    /// The descriptors that each process may have open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_open_files: Option<u64>,
+}
