@@ -16,6 +16,10 @@ tidy:
 circles:
     cargo xtask circles
 
+# How often comments and pages name no actor or noun.
+words:
+    cargo xtask words
+
 # Format every source file.
 fmt:
     cargo xtask fmt

@@ -279,7 +279,7 @@ def configurations(root):
             contains(errors, *said)
     with check("a project's file cannot loosen, and the warning says where"):
         checks.write(root / ".sinew/config.toml", 'log = "warn"\napprovals = "allow"\n')
-        code, _, errors = checks.sinew("call", "Bash", '{"command":"touch made"}', cwd=root)
+        code, _, errors = checks.sinew("call", "Bash", '{"command":"touch .envrc"}', cwd=root)
         equal(code, 3)
         contains(errors, ".sinew/config.toml:2", "`approvals`")
         (root / ".sinew/config.toml").unlink()

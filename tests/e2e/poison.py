@@ -329,9 +329,31 @@ def after(poisoned):
         equal(poisoned.touched(), [], "canaries")
 
 
+def unasked(directory):
+    """What runs without a question leaves no trace outside, and an undo takes the rest back."""
+    poisoned = Poisoned(directory)
+    kept = snapshot(poisoned.outside)
+    with poisoned.start() as server:
+        server.shake()
+        with check("a poisoned repository: what runs unasked starts in the sandbox alone"):
+            kinds = walk(poisoned, server)
+            ran = [call[1] for call, kind in zip(ASKING, kinds) if kind not in DENIALS]
+            true({"command": "./git status"} in ran, f"the control: what ran is {ran}")
+            true(not any("file_path" in arguments for arguments in ran), f"protected names: {ran}")
+        server.close()
+        server.ended()
+    with check("a poisoned repository: what ran unasked left nothing outside"):
+        equal(poisoned.touched(), [], "canaries")
+        equal(snapshot(poisoned.outside), kept, "what lies outside")
+
+
 def body(directory):
     # The person has said nothing about trust here.
-    (Path(os.environ["XDG_CONFIG_HOME"]) / "sinew/config.toml").unlink()
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "sinew/config.toml"
+    own.unlink()
+    unasked(directory / "unasked")
+    # Every command asks from here on, so that each that runs was let loose.
+    checks.write(own, '[run]\nask = "always"\n')
     after(before(directory))
 
 

@@ -246,7 +246,7 @@ def approvals(root):
     ask = lambda body: [("Bash", {"command": "touch asked_by_sub_agent"})] if not results_of(body) else results_of(body)[0]
     for word, is_there in (("accept", True), ("decline", False)):
         with check(f"an approval bubbles up under the name of the sub-agent: {word}"):
-            with Model(ask) as model, wire.Server(root, "--tools", "all", *model.settings(), approvals="auto") as server:
+            with Model(ask) as model, wire.Server(root, "--tools", "all", *model.settings(), approvals="ask") as server:
                 opening = wire.request(1, "initialize", {
                     "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "e2e", "version": "1"}})
                 server.send(opening)
@@ -258,16 +258,12 @@ def approvals(root):
                     message = server.receive()
                 contains(json.dumps(message["params"]), "general.toucher-", "touch asked_by_sub_agent")
                 content = {"answer": "once"} if word == "accept" else None
-                schema = message["params"]["requestedSchema"]["properties"]
-                if content:
-                    name, values = next(iter(schema.items()))
-                    content = {name: next(iter(values.get("enum", [True])))}
                 server.send({"jsonrpc": "2.0", "id": message["id"], "result": {"action": word, **({"content": content} if content else {})}})
                 reply = server.answer(2, timeout=60)
                 equal((root / "asked_by_sub_agent").exists(), is_there, str(reply))
             (root / "asked_by_sub_agent").unlink(missing_ok=True)
     with check("without an approver the sub-agent is denied, and says what would allow it"):
-        with Model(ask) as model, wire.Server(root, "--tools", "all", *model.settings(), approvals="auto") as server:
+        with Model(ask) as model, wire.Server(root, "--tools", "all", *model.settings(), approvals="ask") as server:
             start(server)
             text = checks.text(server.call("Spawn", {"tasks": [{"prompt": "touch it"}]}, timeout=60))
             contains(text, "nobody can be asked here", "--approvals")

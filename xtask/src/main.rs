@@ -36,6 +36,11 @@ const CHORES: &[Chore] = &[
         about: "the rules of the project that no compiler checks",
         run: run_tidy,
     },
+    Chore {
+        name: "words",
+        about: "how often comments and pages name no actor or noun",
+        run: words,
+    },
     Chore { name: "circles", about: "files of a crate that import one another", run: circles },
     Chore { name: "fmt", about: "format every source file", run: fmt },
     Chore { name: "dist", about: "the binary that people get, and its checks", run: build_dist },
@@ -242,6 +247,13 @@ fn docs(args: &[String]) -> Result<()> {
 fn fmt(args: &[String]) -> Result<()> {
     refuse(args)?;
     cargo(&["fmt", "--all"], &[])
+}
+
+/// Prints how often words stand in the place of an actor or a noun.
+fn words(args: &[String]) -> Result<()> {
+    refuse(args)?;
+    print!("{}", tidy::word_rates(&root())?);
+    Ok(())
 }
 
 /// Prints every circle of files, the largest first.

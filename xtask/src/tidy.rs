@@ -176,6 +176,11 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// Returns how often words stand in the place of an actor or a noun.
+pub(crate) fn word_rates(root: &Path) -> Result<words::Rates> {
+    Ok(words::Rates::of(&Tree::read(root)?))
+}
+
 /// Returns a line for every circle of files of one crate, the largest first.
 pub(crate) fn circles(root: &Path) -> Result<Vec<String>> {
     let tree = Tree::read(root)?;
