@@ -242,12 +242,25 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Explain a command, or a tool with its parameters and an example.
+    Help(HelpArgs),
     /// Say what works here; exit 1 if a needed part is missing.
     Doctor {
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `sinew help`.
+#[derive(Debug, Args)]
+pub struct HelpArgs {
+    /// A command, or a tool of the dialect.
+    #[arg(value_name = "COMMAND|TOOL")]
+    pub topic: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sinew tools`.

@@ -7,6 +7,7 @@ pub(crate) mod chat;
 pub(crate) mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod help;
 pub(crate) mod hook;
 pub(crate) mod import;
 pub(crate) mod log;

@@ -141,6 +141,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Import { form, file, out } => {
             commands::import::run(*form, file, out.as_deref())
         }
+        cli::Command::Help(args) => commands::help::run(load, args),
         cli::Command::Tools(args) => commands::tools::run(&load()?, args),
         cli::Command::Call(args) => commands::call::run(load()?, args),
         cli::Command::Mcp(args) => commands::mcp::run(&load()?, args.check),

@@ -1303,3 +1303,55 @@ fn xdg_directories_add_to_those_of_the_home() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(place.home.join(".local/state/sinew/sinew.db").is_file());
 }
+
+/// Each example of `sinew help TOOL` is a command line that sinew understands.
+#[test]
+fn help_of_each_tool_has_an_example() {
+    let place = Place::new();
+    let run =
+        |args: &[&str]| command(&place.home).args(args).current_dir(&place.root).output().unwrap();
+    let tools = run(&["tools", "--json"]).stdout;
+    let tools: Vec<Value> = serde_json::from_slice(&tools).unwrap();
+    assert!(20 < tools.len());
+    fs::write(place.root.join("fix.patch"), "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-x\n+y\n")
+        .unwrap();
+    for tool in tools {
+        let name = tool["name"].as_str().unwrap();
+        let help = run(&["help", name, "--json"]).stdout;
+        let help: Value = serde_json::from_slice(&help).unwrap();
+        let example = help["example"].as_str().unwrap();
+        let line = example.strip_prefix("sinew ").unwrap();
+        let line = format!("\"$SINEW\" --approvals deny {line} </dev/null");
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell
+            .args(["-c", &line])
+            .env("SINEW", env!("CARGO_BIN_EXE_sinew"))
+            .env("HOME", &place.home);
+        let done =
+            shell.env("XDG_STATE_HOME", place.home.join("state")).current_dir(&place.root).output();
+        let done = done.unwrap();
+        // What these name is only there once it was begun.
+        let said = String::from_utf8_lossy(&done.stderr);
+        let unknown = ["unknown background command", "names no known session", "no such c"];
+        let is_unknown = unknown.iter().any(|words| said.contains(words));
+        assert!(done.status.code() != Some(2) || is_unknown, "{example}: {done:?}");
+        let words = String::from_utf8(run(&["help", name]).stdout).unwrap();
+        for parameter in tool["inputSchema"]["properties"].as_object().unwrap().keys() {
+            assert!(words.contains(&format!("\n  {parameter} ")), "{name}: {words}");
+        }
+        assert!(words.contains(example), "{words}");
+    }
+    for (args, code, said) in [
+        (&["help"][..], 0, "Usage: sinew"),
+        (&["help", "audit", "list"], 0, "Usage: sinew audit list"),
+        (&["help", "read"], 0, "\n  file_path "),
+        (&["help", "--dialect", "codex", "apply_patch"], 0, "Example:\n  sinew call apply_patch "),
+        (&["help", "Raed"], 2, "there is no command and no tool `Raed`"),
+        (&["help", "audit", "lst"], 2, "`sinew audit` has no command `lst`"),
+    ] {
+        let done = run(args);
+        let text = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        assert_eq!(done.status.code(), Some(code), "{args:?}: {text}");
+        assert!(text.contains(said), "{args:?}: {text}");
+    }
+}

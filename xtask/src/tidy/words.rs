@@ -158,7 +158,7 @@ fn n_clauses(text: &str) -> usize {
         });
         found.count()
     };
-    NO_NOUN.iter().map(|words| of(words)).sum()
+    NO_NOUN.iter().map(of).sum()
 }
 
 #[cfg(test)]
