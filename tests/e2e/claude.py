@@ -75,6 +75,54 @@ GIT_TURNS = [
 ]
 
 
+DAY_TASK = "E2E-DAY: parse the numbers and test it"
+DAY_FINAL = "FINAL: the numbers are parsed"
+# A day's work without an answer of the client that counts: each call, and whether sinew asks.
+DAY_TURNS = [
+    ("Bash", {"command": "git init -q . && git add -A && git commit -q -m start"}, False),
+    ("Bash", {"command": "git checkout -q -b numbers"}, False),
+    ("List", {}, False),
+    ("Read", {"file_path": "numbers.py"}, False),
+    ("Write", {"file_path": "test_numbers.py", "content": "import numbers_of\n\nassert numbers_of.parse('1 2') == [1, 2]\n"}, False),
+    ("Bash", {"command": "git mv numbers.py numbers_of.py"}, False),
+    ("Bash", {"command": "python3 test_numbers.py || echo failed"}, False),
+    ("Edit", {"file_path": "numbers_of.py", "old_string": "return []", "new_string": "return [int(word) for word in text.split()]"}, False),
+    ("Bash", {"command": "python3 test_numbers.py && echo passed"}, False),
+    ("Bash", {"command": "git add -A && git commit -q -m 'parse numbers'"}, False),
+    ("Grep", {"pattern": "def parse"}, False),
+    ("Bash", {"command": "mkdir -p docs && echo '# Numbers' > docs/index.md"}, False),
+    ("Edit", {"file_path": "docs/index.md", "old_string": "# Numbers", "new_string": "# Numbers\n\n`parse` reads them."}, False),
+    ("Bash", {"command": "sed -i s/text/line/g numbers_of.py"}, False),
+    ("Bash", {"command": "python3 -m compileall -q ."}, False),
+    ("Bash", {"command": "rm -rf __pycache__"}, False),
+    ("Write", {"file_path": ".envrc", "content": "export NUMBERS=1\n"}, True),
+    ("Bash", {"command": "git diff --stat"}, False),
+    ("Bash", {"command": "git stash && git stash pop"}, False),
+    ("Bash", {"command": "git commit -qam 'name it line'"}, False),
+    ("Glob", {"pattern": "**/*.py"}, False),
+    ("Bash", {"command": "for n in 1 2 3; do touch part-$n.txt; done"}, False),
+    ("Bash", {"command": "cat part-*.txt | wc -l"}, False),
+    ("Bash", {"command": "tar czf parts.tgz part-*.txt && rm part-*.txt"}, False),
+    ("Bash", {"command": "sleep 0.1", "run_in_background": True}, False),
+    ("BashOutput", {}, False),
+    ("Bash", {"command": "git checkout -q - && git merge -q numbers"}, False),
+    ("Bash", {"command": "git log --oneline | head -3"}, False),
+    ("Bash", {"command": "git clean -fdq"}, False),
+    ("Undo", {}, False),
+]
+
+
+def day_fixtures():
+    turns = [
+        {"content": f"Step {n}.", "toolCalls": [{"name": f"mcp__sinew__{tool}", "arguments": arguments}]}
+        for n, (tool, arguments, _) in enumerate(DAY_TURNS, 1)
+    ]
+    return [
+        {"match": {"userMessage": "E2E-DAY", "turnIndex": n}, "response": response}
+        for n, response in enumerate([*turns, {"content": DAY_FINAL}])
+    ]
+
+
 def git_fixtures():
     turns = []
     for n, (text, command, _) in enumerate(GIT_TURNS):
@@ -101,6 +149,7 @@ def fixtures():
             for n, response in turns
         ]
         + git_fixtures()
+        + day_fixtures()
     }
 
 
@@ -216,8 +265,8 @@ def claude(root, address):
 class Terminal:
     """Claude Code in a terminal of tmux, which a person looks at."""
 
-    def __init__(self, root, address):
-        self.name = f"sinew-claude-{os.getpid()}"
+    def __init__(self, root, address, task):
+        self.name = f"sinew-claude-{os.getpid()}-{task[:7]}"
         kept = {name: os.environ[name] for name in ("HOME", "PATH", "SINEW_BIN") if name in os.environ}
         env = {
             **kept, "ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": KEY, "IS_SANDBOX": "1",
@@ -227,7 +276,7 @@ class Terminal:
         self.tmux(
             "new-session", "-d", "-s", self.name, "-x", "110", "-y", "50", "-c", str(root), "env", "-i",
             *[f"{name}={value}" for name, value in env.items()],
-            "claude", "--model", "claude-sonnet-4-5", GIT_TASK,
+            "claude", "--model", "claude-sonnet-4-5", task,
         )
 
     def tmux(self, *args):
@@ -263,6 +312,56 @@ class Terminal:
 KEY = "sk-ant-e2e-00000000000000000000"
 
 
+def set_up(root, args, allow):
+    """Writes what a person has who uses sinew in a project with Claude Code, in a terminal."""
+    server = {"command": checks.binary(), "args": args, "alwaysLoad": True}
+    checks.write(root / ".mcp.json", json.dumps({"mcpServers": {"sinew": server}}))
+    settings = {"permissions": {"allow": allow, "deny": DENIED}, "enabledMcpjsonServers": ["sinew"]}
+    checks.write(root / ".claude/settings.local.json", json.dumps(settings))
+    known = {
+        "hasCompletedOnboarding": True, "theme": "dark", "bypassPermissionsModeAccepted": True,
+        "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
+        "projects": {str(root): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
+    }
+    checks.write(checks.Path(os.environ["HOME"]) / ".claude.json", json.dumps(known))
+
+
+def keep(name, screens):
+    """Keeps the screens for a person to look at, where `E2E_SCREENS` names a directory."""
+    if os.environ.get("E2E_SCREENS"):
+        for n, shown in enumerate(screens, 1):
+            checks.write(checks.Path(os.environ["E2E_SCREENS"]) / f"claude-{name}-{n}.txt", shown)
+
+
+def day(directory, address):
+    """Lets a person do a day's work; sinew alone asks."""
+    root = directory / "day"
+    checks.write(root / "numbers.py", "def parse(text):\n    return []\n")
+    checks.write(root / ".gitignore", ".mcp.json\n.claude\n")
+    set_up(root, ["mcp", "--tools", "all"], ["mcp__sinew"])
+    screens = []
+    terminal = Terminal(root, address, DAY_TASK)
+    try:
+        with check("of a day's 30 calls sinew asks about one, in three lines"):
+            equal(len(DAY_TURNS), 30)
+            screens.append(terminal.until(r"Create \.envrc\?|FINAL"))
+            contains(screens[-1], "Create .envrc?", str(root / ".envrc"), "+1 −0 lines", "undo covers it")
+            # Its default is no, which Enter takes.
+            terminal.accept(r"Create \.envrc\?[\s\S]*Esc to cancel")
+            screens.append(terminal.until(re.escape(DAY_FINAL)))
+    finally:
+        terminal.close()
+        keep("day", screens)
+    with check("every call of the day but the one that was denied has done its work"):
+        rows = [(row["tool"], row["outcome"], row["approver"]) for row in checks.records()][-len(DAY_TURNS):]
+        expected = [(tool, "approval_denied" if asks else "ok", "elicitation" if asks else None) for tool, _, asks in DAY_TURNS]
+        equal([(tool, outcome, approver or None) for tool, outcome, approver in rows], expected)
+        true(not (root / ".envrc").exists(), "the denied file is there")
+        log = subprocess.run(["git", "log", "--format=%s"], cwd=root, capture_output=True, text=True).stdout.split("\n")
+        equal(log[:3], ["name it line", "parse numbers", "start"])
+        contains((root / "numbers_of.py").read_text(), "for word in line.split()")
+
+
 def in_terminal(directory, address):
     """Lets a person do the task with git; each command has a dialog, whose answer counts for sinew too."""
     root, twin = directory / "git", directory / "outside"
@@ -271,21 +370,10 @@ def in_terminal(directory, address):
         subprocess.run(["sh", "-c", GROUND], cwd=place, check=True)
     # Objects count as the user's only if they are older than the session.
     time.sleep(0.1)
-    server = {
-        "command": checks.binary(), "args": ["--approvals", "trust-client", "mcp"], "alwaysLoad": True,
-    }
-    checks.write(root / ".mcp.json", json.dumps({"mcpServers": {"sinew": server}}))
-    settings = {"permissions": {"deny": DENIED}, "enabledMcpjsonServers": ["sinew"]}
-    checks.write(root / ".claude/settings.local.json", json.dumps(settings))
+    set_up(root, ["--approvals", "trust-client", "mcp"], [])
     checks.write(root / ".git/info/exclude", ".mcp.json\n.claude\n")
-    known = {
-        "hasCompletedOnboarding": True, "theme": "dark", "bypassPermissionsModeAccepted": True,
-        "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
-        "projects": {str(root): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
-    }
-    checks.write(checks.Path(os.environ["HOME"]) / ".claude.json", json.dumps(known))
     screens = []
-    terminal = Terminal(root, address)
+    terminal = Terminal(root, address, GIT_TASK)
     try:
         with check("in a terminal each command of the task has one dialog"):
             for text, _, _ in GIT_TURNS:
@@ -295,9 +383,7 @@ def in_terminal(directory, address):
             screens.append(terminal.until(re.escape(GIT_FINAL)))
     finally:
         terminal.close()
-        if os.environ.get("E2E_SCREENS"):
-            for n, shown in enumerate(screens, 1):
-                checks.write(checks.Path(os.environ["E2E_SCREENS"]) / f"claude-git-{n}.txt", shown)
+        keep("git", screens)
     with check("the dialog shows the whole command"):
         contains(re.sub(r"[\s│]+", " ", screens[0]), "git checkout -q feature && cat .github/workflows/ci.yml")
     with check("after it the repository is as it is outside"):
@@ -399,6 +485,7 @@ def whole(directory):
         other.mkdir()
         with model(other) as (address, _):
             in_terminal(other, address)
+            day(other, address)
 
 
 checks.loopback_only()
