@@ -118,7 +118,7 @@ def body(directory):
         )
         results = [json.loads(line) for line in out.splitlines()]
         kinds = [(result["error"] or {}).get("kind") for result in results]
-        equal((code, kinds), (0, ["invalid_args"] * 4 + [None]))
+        equal((code, kinds), (2, ["invalid_args"] * 4 + [None]))
         for n, result in enumerate(results[:4]):
             contains(checks.text(result), f"line {n + 2}: ")
         true(results[4]["ok"], "the last line is a call")

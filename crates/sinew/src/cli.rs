@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::env_vars;
@@ -30,9 +31,7 @@ impl Cli {
         let words: Vec<OsString> = std::env::args_os().collect();
         let short = words.iter().any(|word| word == "mcp" || word == "call");
         let short = short.then(|| Self::of_short(&words)).flatten();
-        short.unwrap_or_else(|| {
-            Self::of(with_variables(Self::command()).try_get_matches_from(words))
-        })
+        short.unwrap_or_else(|| Self::of(&words))
     }
 
     /// Reads the arguments of a command that a program starts. Returns `None` for every other command line, also one with an
@@ -50,13 +49,31 @@ impl Cli {
     /// Reads these arguments and the variables of this process. What cannot be understood ends the process.
     pub(crate) fn of_words(words: &[String]) -> Self {
         let program = std::iter::once("sinew");
-        let words = program.chain(words.iter().map(String::as_str));
-        Self::of(with_variables(Self::command()).try_get_matches_from(words))
+        let words: Vec<OsString> =
+            program.chain(words.iter().map(String::as_str)).map(OsString::from).collect();
+        Self::of(&words)
     }
 
-    fn of(matches: Result<clap::ArgMatches, clap::Error>) -> Self {
+    /// Returns the command line as its help shows it: the options of every command are in the help of `sinew` alone.
+    pub(crate) fn for_help() -> clap::Command {
+        fn shorten(command: clap::Command) -> clap::Command {
+            let command =
+                command.mut_args(|arg| if arg.is_global_set() { arg.hide(true) } else { arg });
+            let more = "Options of every command: `sinew help`.";
+            command.after_help(more).mut_subcommands(shorten)
+        }
+        let mut command = Self::command();
+        command.build();
+        command.mut_subcommands(shorten)
+    }
+
+    fn of(words: &[OsString]) -> Self {
+        let matches = with_variables(Self::command()).try_get_matches_from(words);
         let read = matches.and_then(|matches| Self::from_arg_matches(&matches));
         read.unwrap_or_else(|error| {
+            if error.kind() == ErrorKind::DisplayHelp {
+                let _ = with_variables(Self::for_help()).get_matches_from(words);
+            }
             if !error.use_stderr() {
                 error.exit();
             }
@@ -303,7 +320,7 @@ pub struct CallArgs {
     #[arg(long)]
     pub json: bool,
     /// Read calls from standard input, one JSON object {"id"?, "name", "arguments"} a line, and
-    /// print one result a line in the same order.
+    /// print one result a line in the same order. Exit 2 if a line is no call, else 0.
     #[arg(long)]
     pub batch: bool,
 }

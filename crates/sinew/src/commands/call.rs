@@ -167,7 +167,7 @@ async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode>
     let calls = signals::watched(&wired.runtime);
     let mut lines = Lines::new(max_line_bytes);
     let mut buffer = vec![0; 64 * 1024];
-    let mut n_lines = 0;
+    let (mut n_lines, mut n_bad) = (0, 0);
     loop {
         let n = match input.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -182,6 +182,7 @@ async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode>
         for line in written {
             n_lines += 1;
             if let Some(line) = line {
+                n_bad += usize::from(line.call.is_err());
                 writeln!(out, "{}", answer(wired, &calls, n_lines, line).await)?;
                 wired.runtime.rest();
             }
@@ -191,8 +192,8 @@ async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode>
         }
     }
     out.flush()?;
-    // Each line has its own result, so a failed call does not fail the batch.
-    Ok(ExitCode::SUCCESS)
+    // Each line has its own result, so a failed call does not fail the batch; a line that is no call does.
+    Ok(ExitCode::from(if n_bad == 0 { 0 } else { 2 }))
 }
 
 /// Makes the call of one batch line and returns the result.

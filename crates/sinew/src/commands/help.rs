@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::CommandFactory as _;
 use serde_json::{Map, Value, json};
 use sinew_runtime::ToolInfo;
 use sinew_tool::wire_name;
@@ -52,7 +51,7 @@ pub(crate) fn run(
     load: impl FnOnce() -> anyhow::Result<Loaded>,
     args: &HelpArgs,
 ) -> anyhow::Result<ExitCode> {
-    let mut cli = Cli::command();
+    let mut cli = Cli::for_help();
     let mut found = &mut cli;
     let mut path = Vec::new();
     for word in &args.topic {
