@@ -315,7 +315,7 @@ impl CallHandler {
         records.push(moves_name);
         let Some((number, _)) = moves else { return images.carry_out(records, plain) };
         images.carry_out(records, || {
-            self.exchanging((old, old_real), new, there, (images, number), plain)
+            self.exchanging((old, old_real), (new, new_real), there, (images, number), plain)
         })
     }
 
@@ -323,7 +323,7 @@ impl CallHandler {
     fn exchanging(
         &self,
         (old, old_real): (&Place, &Path),
-        new: &Place,
+        (new, new_real): (&Place, &Path),
         there: &Stat,
         (images, number): (&BeforeImages, u64),
         plain: impl FnOnce() -> Result<(), Errno>,
@@ -332,39 +332,46 @@ impl CallHandler {
         let outside = self.outside(images, old, old_real);
         let exchange = || renameat_with(&old.dir, from, &new.dir, to, RenameFlags::EXCHANGE);
         let Some(outside) = outside else {
-            return self.copy_aside(new, there, (images, number)).and_then(|()| plain());
+            return self.copy_aside(new, new_real, there, (images, number)).and_then(|()| plain());
         };
         match exchange() {
             Ok(()) => {}
             // The file system cannot.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                return self.copy_aside(new, there, (images, number)).and_then(|()| plain());
+                return self
+                    .copy_aside(new, new_real, there, (images, number))
+                    .and_then(|()| plain());
             }
             Err(errno) => return Err(errno),
         }
         match images.take(&outside, old, there, number) {
             Ok(()) => Ok(()),
             // Too large to be copied, and on another file system.
+            Err(_) if let Err(errno) = images.refuse(new_real, UnkeptReason::Large) => {
+                exchange().and(Err(errno))
+            }
             Err(_) => unlinkat(&old.dir, from, AtFlags::empty()).inspect_err(|_| {
                 let _ = exchange();
             }),
         }
     }
 
-    /// Copies what is replaced to an image. What is too large is lost.
+    /// Copies the replaced file to an image. One that is too large is lost, or fails if all must be kept.
     fn copy_aside(
         &self,
         place: &Place,
+        real: &Path,
         stat: &Stat,
         (images, number): (&BeforeImages, u64),
     ) -> Result<(), Errno> {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         if MAX_COPIED_FILE < size || MAX_COPIED < images.n_copied.get() + size {
-            return Ok(());
+            return images.refuse(real, UnkeptReason::Large);
         }
         let file = look(place.dir.as_fd(), &place.name)?;
-        if images.try_copy(&file, number, size).is_ok() {
-            images.n_copied.set(images.n_copied.get() + size);
+        match images.try_copy(&file, number, size) {
+            Ok(()) => images.n_copied.set(images.n_copied.get() + size),
+            Err(_) => return images.refuse(real, UnkeptReason::Failed),
         }
         Ok(())
     }
