@@ -609,6 +609,26 @@ def on_other_file_systems(directory):
             shutil.rmtree(root)
 
 
+def unasked_on_other_file_systems(directory):
+    with check("what cannot be moved to the state directory and is too large to copy stays, in a command that runs unasked"):
+        if not os.path.ismount("/dev/shm"):
+            raise Skip("/dev/shm is no file system of its own")
+        root = made(type(directory)(f"/dev/shm/sinew-unasked-{os.getpid()}"), a="a\n")
+        try:
+            for command in ("mv -f a big", "rm -f big", "ln -f a big", "cp a n; mv n big"):
+                for approvals, is_kept in (("auto", True), ("allow", False)):
+                    for name in ("a", "big"):
+                        (root / name).unlink(missing_ok=True)
+                    (root / "a").write_text("a\n")
+                    with open(root / "big", "wb") as big:
+                        big.truncate(65 << 20)
+                    checks.call(root, "Bash", {"command": command}, approvals=approvals)
+                    there = (root / "big").exists() and (root / "big").stat().st_size == 65 << 20
+                    equal(there, is_kept, f"{approvals}: {command}")
+        finally:
+            shutil.rmtree(root)
+
+
 @contextlib.contextmanager
 def disk(directory, size):
     """Mounts a disk of its own."""
@@ -1214,6 +1234,7 @@ def main(directory):
         kept_out_of_reach(directory, level)
     tools_of_the_user(directory)
     on_other_file_systems(directory)
+    unasked_on_other_file_systems(directory)
     starved(directory)
     conflicts(directory)
     writers(directory)
