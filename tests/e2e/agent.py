@@ -455,6 +455,8 @@ def chat(directory, server):
             hold("1-question", screen.until(r"Run it\? \[[^]]*\] *\n*$"))
             screen.press("y")
             screen.until(r"touch made[\s\S]*Run it\? \[[^]]*\] *\n*$")
+            # Keys of the first moments are ignored behind another question.
+            time.sleep(1)
             screen.press("n")
             screen.until("for no reason\\)")
             screen.type("not now")

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use sinew_tool::{
     Access, Answer, Caller, Command, CommandTarget, Effects, Facts, FileKind, FileSettings,
     FileState, FileTarget, HardLinks, Host, Kind, MessageClaim, NoMessages, NoNet, NoProcesses,
-    Processes, Ruling, SearchClaim, Targets, ToolError, UrlClaim, Verdict, World,
+    Processes, Ruling, SearchClaim, Targets, ToolError, UndoCover, UrlClaim, Verdict, World,
 };
 
 use crate::approval_fingerprint::ApprovalFingerprint;
@@ -482,12 +482,22 @@ impl Judged {
         self
     }
 
-    /// Returns whether a checkpoint can undo all that the call does, and its caller cannot push the checkpoint out.
-    pub fn can_be_undone(&self) -> bool {
-        let Contained { guard, targets, caller, restoring, .. } = &self.contained;
-        if let Some(command) = &targets.command {
-            return !command.command.has_terminal && self.contained.is_recorded();
+    /// Returns how much of what the call does a checkpoint undoes, if an answer lets it run.
+    pub fn undo_cover(&self) -> UndoCover {
+        match &self.contained.targets.command {
+            // Once approved, it may change what is too large to keep.
+            Some(command) if !command.command.has_terminal && self.contained.is_recorded() => {
+                UndoCover::Most
+            }
+            None if self.can_be_undone() => UndoCover::All,
+            Some(_) | None => UndoCover::None,
         }
+    }
+
+    /// Returns whether a checkpoint can undo all that a call without a command does, and its caller cannot push the
+    /// checkpoint out.
+    fn can_be_undone(&self) -> bool {
+        let Contained { guard, targets, caller, restoring, .. } = &self.contained;
         let kept = match restoring {
             None => guard.kept(),
             Some(_) => guard.shared.checkpoints.clone(),

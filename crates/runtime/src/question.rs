@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use sinew_tool::{
     Access, Answer, CommandLine, CommandTarget, FileState, FileTarget, Form, Host, Question, Scope,
-    Targets, shown,
+    Targets, UndoCover, shown,
 };
 
 /// How much of an argument is shown, in bytes.
@@ -42,11 +42,11 @@ pub fn head(question: &Question) -> [String; 3] {
     [one_line(&asked), object(question).0, circumstances(question)]
 }
 
-/// Returns whether a person must read more than the first three lines: a long command, or a protected name.
+/// Returns whether a person must read more than the first three lines: what is cut there, a message, or a protected name.
 pub fn must_be_read(question: &Question) -> bool {
-    let Targets { command, files, .. } = &question.targets;
-    let is_cut = command.is_some() && !object(question).1;
-    is_cut
+    let Targets { command, files, message, .. } = &question.targets;
+    !object(question).1
+        || message.is_some()
         || command.as_ref().is_some_and(|command| !command.named.is_empty())
         || files.iter().any(|file| file.protected.is_some())
 }
@@ -78,7 +78,7 @@ pub fn warning(question: &Question) -> String {
 fn loses_something(question: &Question) -> bool {
     let only_looks = question.effects.iter().all(|effect| ["observe", "session"].contains(effect));
     let only_reads = question.effects == ["observe", "network"];
-    !question.can_be_undone && !only_looks && !only_reads
+    question.undo == UndoCover::None && !only_looks && !only_reads
 }
 
 /// Returns what a question asks for, without its question mark.
@@ -152,9 +152,17 @@ fn object(question: &Question) -> (String, bool) {
     if let Some(message) = message {
         return cut(&message.content, MAX_OBJECT);
     }
+    if let [from, to] = files.as_slice()
+        && from.claim.access == Access::Move
+    {
+        let (moved, is_whole) = cut(&named(&from.path), MAX_OBJECT);
+        let (to, is_whole_too) = cut(&named(&to.path), MAX_OBJECT);
+        return (format!("{moved} → {to}"), is_whole && is_whole_too);
+    }
     let changed = files.iter().find(|file| file.claim.access.changes()).or(files.first());
     if let Some(file) = changed {
-        return (one_line(&file.path.to_string_lossy()), files.len() == 1);
+        let (shown, is_whole) = cut(&named(&file.path), MAX_OBJECT);
+        return (shown, is_whole && files.len() == 1);
     }
     let arguments = Value::Object(question.arguments.clone()).to_string();
     match question.arguments.is_empty() {
@@ -167,8 +175,7 @@ fn object(question: &Question) -> (String, bool) {
 fn circumstances(question: &Question) -> String {
     let Targets { command, files, .. } = &question.targets;
     let mut all = Vec::new();
-    if let Some(command) = command {
-        all.push(command.cwd.to_string_lossy().into_owned());
+    if command.is_some() {
         all.extend(question.sandbox.as_ref().map(|sandbox| format!("sandbox: {sandbox}")));
         match question.effects.contains(&"network") {
             true => all.push(String::from("it can send project files anywhere")),
@@ -186,8 +193,14 @@ fn circumstances(question: &Question) -> String {
             all.push(told);
         }
     }
-    if question.can_be_undone {
-        all.push(String::from("undo covers it"));
+    match question.undo {
+        UndoCover::All => all.push(String::from("undo covers it")),
+        UndoCover::Most => all.push(String::from("undo covers it, up to its limits")),
+        UndoCover::None => {}
+    }
+    // Names that a caller can choose come last.
+    if let Some(command) = command {
+        all.push(format!("in {}", named(&command.cwd)));
     }
     all.extend(question.agent.as_ref().map(|agent| format!("for the agent {agent}")));
     if all.is_empty() {
@@ -196,12 +209,37 @@ fn circumstances(question: &Question) -> String {
     one_line(&all.join(" · "))
 }
 
-/// Returns how many lines a diff adds and removes.
+/// Returns a path, in quotes if it could pass for other parts of the line.
+fn named(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    match path.contains('·') || path.contains("  ") {
+        true => format!("{path:?}"),
+        false => path.into_owned(),
+    }
+}
+
+/// Returns how many lines a diff adds and removes, by the lines of its hunks.
 fn n_lines(diff: &str) -> (usize, usize) {
-    let count = |sign: char, head: &str| {
-        diff.lines().filter(|line| line.starts_with(sign) && !line.starts_with(head)).count()
-    };
-    (count('+', "+++ "), count('-', "--- "))
+    let (mut n_old, mut n_new) = (0, 0);
+    let (mut added, mut removed) = (0, 0);
+    for line in diff.lines() {
+        if n_old == 0 && n_new == 0 {
+            let hunk = line.strip_prefix("@@ -").and_then(|rest| rest.split_once(" @@"));
+            let ranges = hunk.and_then(|(ranges, _)| ranges.split_once(" +"));
+            let n = |range: &str| {
+                range.split_once(',').map_or(Some(1), |(_, n)| n.parse::<usize>().ok()).unwrap_or(0)
+            };
+            (n_old, n_new) = ranges.map_or((0, 0), |(old, new)| (n(old), n(new)));
+            continue;
+        }
+        match line.as_bytes().first() {
+            Some(b'+') => (n_new, added) = (n_new.saturating_sub(1), added + 1),
+            Some(b'-') => (n_old, removed) = (n_old.saturating_sub(1), removed + 1),
+            Some(b'\\') => {}
+            _ => (n_old, n_new) = (n_old.saturating_sub(1), n_new.saturating_sub(1)),
+        }
+    }
+    (added, removed)
 }
 
 /// Returns a question in words: its first three lines, then everything that an answer covers.
@@ -382,7 +420,7 @@ pub fn to_json(question: &Question) -> Value {
         "protected": targets.command.as_ref().map(|command| &command.named),
         "arguments": question.arguments,
         "is_open": question.is_open,
-        "can_be_undone": question.can_be_undone,
+        "undo": question.undo.as_str(),
         "head": head(question),
         "sandbox": question.sandbox,
         "diff": question.diff,
@@ -454,8 +492,8 @@ mod tests {
             targets: Targets::default(),
             arguments: Arguments::new(),
             is_open: false,
-            can_be_undone: true,
-            diff: Some(String::from("+a\u{202e}b\u{1b}[2J\tc\n+d\r\n")),
+            undo: UndoCover::All,
+            diff: Some(String::from("@@ -0,0 +1,2 @@\n+a\u{202e}b\u{1b}[2J\tc\n+d\r\n")),
             sandbox: None,
             rule: "change",
             origin: None,
@@ -473,7 +511,8 @@ mod tests {
     fn nothing_hides_in_a_question() {
         assert_eq!(
             words(&question()),
-            "Write wants to change\n+a\\u{202e}b\\u{1b}[2J\tc\n+d\\u{d}\n\
+            "Run Write?\nWrite\n+2 −0 lines · undo covers it\nWrite: change\n@@ -0,0 +1,2 @@\n\
+             +a\\u{202e}b\\u{1b}[2J\tc\n+d\\u{d}\n\
              Asked because changing files asks (rule change).\n"
         );
         let asked = Question {
@@ -491,13 +530,37 @@ mod tests {
         };
         assert_eq!(
             words(&asked),
-            "Write wants to change for the agent a\\nb\n  with timeout = 5\n  \
+            "Run Write?\n{\"timeout\":5,\"x\\u0007\":\"\\u{202e}\"}\n\
+             undo covers it · for the agent a\\nb\nWrite: change for the agent a\\nb\n  with timeout = 5\n  \
              with x\\u{7} = \"\\u{202e}\"\n  \
              it may load files that sinew does not know, such as modules, includes and hooks; they can \
              change before it runs\n\
              Asked because changing files asks (rule change of user, c.toml:1).\n\
              It is question 3 of this session.\n"
         );
+    }
+
+    #[test]
+    fn changed_lines_are_those_of_hunks() {
+        for (diff, expected) in [
+            ("--- a\n+++ b\n@@ -1,2 +1,2 @@\n-x\n+y\n z\n", (1, 1)),
+            ("--- /dev/null\n+++ q\n@@ -0,0 +1,2 @@\n+++ a\n+++ b\n", (2, 0)),
+            ("--- q\n+++ q\n@@ -1,2 +1 @@\n--- x\n-y\n\\ No newline\n+z\n", (1, 2)),
+            ("--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n--- b\n+++ b\n@@ -0,0 +1 @@\n+z\n", (2, 1)),
+        ] {
+            assert_eq!(n_lines(diff), expected, "{diff}");
+        }
+    }
+
+    #[test]
+    fn names_do_not_pass_for_circumstances() {
+        for (path, expected) in [
+            ("/w/a b", "/w/a b"),
+            ("/w/x · undo covers it", "\"/w/x · undo covers it\""),
+            ("/w/x    y", "\"/w/x    y\""),
+        ] {
+            assert_eq!(named(Path::new(path)), expected);
+        }
     }
 
     #[test]
@@ -508,7 +571,9 @@ mod tests {
         };
         let targets = Targets { message: Some(message), ..Targets::default() };
         let shown = words(&Question { diff: None, targets, ..question() });
-        let expected = "wants to change\n  message to s\\n2 of agent:\n    one\n    two\\u{1b}xxx";
+        let head = "Send a message to s\\n2 of agent?\none …\nundo covers it\n";
+        assert!(shown.starts_with(head), "{shown}");
+        let expected = "\n  message to s\\n2 of agent:\n    one\n    two\\u{1b}xxx";
         assert!(shown.contains(expected), "{shown}");
         assert!(shown.contains("xxx\n    (and 8 bytes more)\nAsked because"), "{shown}");
     }
@@ -548,11 +613,12 @@ mod tests {
         };
         let through = CommandTarget { program: "/usr/bin/direnv".into(), ..target.clone() };
         let shown = words(&asked(through));
-        assert!(shown.contains("; program: /usr/bin/direnv; cwd: /w)"), "{shown}");
+        assert!(shown.contains("\n  program: /usr/bin/direnv\n"), "{shown}");
         assert_eq!(
             words(&asked(target)),
-            "Bash wants to execute\n  $ npm test\n    ls \\u{1b}\n  - npm test\n  - ls \\u{1b}\n  \
-             (sandbox: landlock; cwd: /w)\nAsked because changing files asks (rule change).\n"
+            "Run this command?\n$ npm test …\nsandbox: landlock · no network · undo covers it · in /w\n\
+             Bash: execute\n  $ npm test\n    ls \\u{1b}\n  - npm test\n  - ls \\u{1b}\n\
+             Asked because changing files asks (rule change).\n"
         );
     }
 

@@ -33,6 +33,8 @@ const NAMES: &[&str] = &[
     "build",
     "dist",
 ];
+/// Those that people also keep files of their own in.
+const SHARED_NAMES: &[&str] = &["build", "dist"];
 /// The most bytes of an ignore file or an index that are read.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -44,7 +46,12 @@ pub(crate) fn named(root: &Path, real: &Path) -> Option<PathBuf> {
     Some(root.join(rest.iter().take(n + 1).collect::<PathBuf>()))
 }
 
-/// What is known of such directories.
+/// Returns whether people may keep files of their own in a directory of such a name.
+pub(crate) fn may_hold_own_files(dir: &Path) -> bool {
+    dir.file_name().is_some_and(|name| SHARED_NAMES.iter().any(|shared| name == *shared))
+}
+
+/// The known directories.
 #[derive(Debug, Default)]
 pub(crate) struct RebuiltDirs(HashMap<PathBuf, bool>);
 

@@ -56,6 +56,7 @@ impl Signals {
             sinew_guard::unmap_start_up_code();
             for signal in self.caught.forever() {
                 self.ending.store(true, Ordering::SeqCst);
+                crate::terminal::restore_mode();
                 // Without a runtime the process is ending already.
                 let Some(runtime) = runtime.upgrade() else { continue };
                 calls.close(LAST_WORDS);
@@ -78,6 +79,7 @@ impl Signals {
                     continue;
                 }
                 ending.store(true, Ordering::SeqCst);
+                crate::terminal::restore_mode();
                 cancel.cancel();
                 let Some(runtime) = runtime.upgrade() else { continue };
                 end_process(&runtime, signal);
@@ -100,6 +102,7 @@ fn end_process(runtime: &Runtime, signal: i32) -> ! {
     if let Err(error) = runtime.flush() {
         crate::screen::say(&error.to_string());
     }
+    crate::terminal::restore_mode();
     std::process::exit(128 + signal)
 }
 

@@ -1,14 +1,17 @@
 //! Asks the user at the terminal for approvals and confirmations.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcgetattr, tcsetattr};
 use sinew_runtime::question;
+use sinew_tool::sync::lock;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 
 use crate::screen;
@@ -53,11 +56,15 @@ impl Approver for Terminal {
             let is_left = Arc::clone(&left.0);
             let takes_enter = self.takes_enter;
             let ask = move || {
-                // Discard input that was typed before the question.
-                let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
-                let mut keys = TerminalKeys { is_left, mode: OneKey::set() };
-                decide(&question, takes_enter, &mut keys, &mut screen::errors())
-                    .unwrap_or(Answer::No(None))
+                // One question at a time has the terminal and its keys.
+                let mut last = lock(&LAST_ANSWER);
+                if is_left.load(Ordering::SeqCst) {
+                    return Answer::No(None);
+                }
+                let mut keys = TerminalKeys { is_left, mode: OneKey::set(), after: *last };
+                let answer = decide(&question, takes_enter, &mut keys, &mut screen::errors());
+                *last = Some(Instant::now());
+                answer.unwrap_or(Answer::No(None))
             };
             tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
         })
@@ -74,8 +81,16 @@ impl Drop for Left {
     }
 }
 
+/// When the last question was answered. It is locked while one is shown.
+static LAST_ANSWER: Mutex<Option<Instant>> = Mutex::new(None);
+/// How long keys are ignored where a question follows the answer to another one.
+const UNREAD: Duration = Duration::from_millis(300);
+
 /// Where the keys of an answer come from.
 trait Keys {
+    /// Discards the keys that were typed before the question was shown and read.
+    fn shown(&mut self);
+
     /// Waits for the next key; `None` at the end of the input, or once the question is left.
     fn next(&mut self) -> Option<u8>;
 
@@ -87,9 +102,18 @@ trait Keys {
 struct TerminalKeys {
     is_left: Arc<AtomicBool>,
     mode: Option<OneKey>,
+    /// When the question before was answered.
+    after: Option<Instant>,
 }
 
 impl Keys for TerminalKeys {
+    fn shown(&mut self) {
+        if self.after.is_some_and(|after| after.elapsed() < 2 * UNREAD) {
+            thread::sleep(UNREAD);
+        }
+        let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
+    }
+
     fn next(&mut self) -> Option<u8> {
         let mut key = [0];
         match has_input(&self.is_left) {
@@ -111,22 +135,33 @@ impl Keys for TerminalKeys {
     }
 }
 
+/// The mode of the terminal before a question changed it.
+static MODE_BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
 /// A terminal that hands over each key at once, without showing it; dropping it restores the mode.
-struct OneKey(Termios);
+struct OneKey(());
 
 impl OneKey {
     fn set() -> Option<Self> {
         let before = tcgetattr(io::stdin()).ok()?;
         let mut mode = before.clone();
         mode.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        *lock(&MODE_BEFORE) = Some(before);
         tcsetattr(io::stdin(), OptionalActions::Now, &mode).ok()?;
-        Some(Self(before))
+        Some(Self(()))
     }
 }
 
 impl Drop for OneKey {
     fn drop(&mut self) {
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+        restore_mode();
+    }
+}
+
+/// Restores the mode that the terminal had before a question, also where the process ends during one.
+pub(crate) fn restore_mode() {
+    if let Some(before) = lock(&MODE_BEFORE).take() {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }
 }
 
@@ -160,6 +195,7 @@ fn decide(
     let prompt = prompt(question, takes_enter);
     write!(out, "{}{prompt}", first(question))?;
     out.flush()?;
+    keys.shown();
     loop {
         let Some(key) = keys.next() else { return Ok(Answer::No(None)) };
         let scope = KEYS
@@ -200,12 +236,24 @@ fn decide(
     }
 }
 
-/// Returns what a question shows before any key: its first three lines, and all of a long command.
+/// The most lines beyond the first three that are shown before any key.
+const MAX_DETAILS: usize = 30;
+
+/// Returns what a question shows before any key: its first three lines, and what they leave out.
 fn first(question: &Question) -> String {
     let mut text = question::head(question).join("\n");
     text.push('\n');
     if question::must_be_read(question) {
-        text.push_str(&question::details(question));
+        let details = question::details(question);
+        let mut lines = details.lines();
+        for line in lines.by_ref().take(MAX_DETAILS) {
+            text.push_str(line);
+            text.push('\n');
+        }
+        match lines.count() {
+            0 => {}
+            n => text.push_str(&format!("  … and {n} more lines: `?`\n")),
+        }
     }
     text
 }
@@ -236,8 +284,6 @@ fn prompt(question: &Question, takes_enter: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use sinew_tool::{Cover, Targets};
 
     use super::*;
@@ -257,7 +303,7 @@ mod tests {
             targets: Targets::default(),
             arguments: sinew_tool::Arguments::new(),
             is_open: false,
-            can_be_undone: false,
+            undo: sinew_tool::UndoCover::None,
             diff: None,
             sandbox: None,
             rule: "execute",
@@ -273,6 +319,8 @@ mod tests {
     struct Typed<'a>(std::str::Bytes<'a>);
 
     impl Keys for Typed<'_> {
+        fn shown(&mut self) {}
+
         fn next(&mut self) -> Option<u8> {
             self.0.next()
         }

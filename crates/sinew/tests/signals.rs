@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::LocalModes;
 use serde_json::{Value, json};
 
 use crate::served::command;
@@ -168,7 +169,11 @@ fn a_question_that_is_broken_off_is_recorded_and_changes_nothing() {
         let n = terminal.read(&mut buffer).unwrap();
         shown.push_str(&String::from_utf8_lossy(&buffer[..n]));
     }
+    let in_question = rustix::termios::tcgetattr(&terminal).unwrap().local_modes;
     end(&mut child, SIGNALS[1]);
+    let after = rustix::termios::tcgetattr(&terminal).unwrap().local_modes;
+    let lines = LocalModes::ICANON | LocalModes::ECHO;
+    assert!(!in_question.intersects(lines) && after.contains(lines), "{in_question:?} {after:?}");
     assert_eq!(ends(home.path()), [cancelled("Write")]);
     assert_eq!(fs::read_dir(&root).unwrap().count(), 1, "nothing is left");
 }

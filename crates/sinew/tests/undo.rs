@@ -887,6 +887,28 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
 }
 
+/// A user may keep notes in `build`, which an ignore file names; nothing asked before they went.
+#[test]
+fn unasked_command_keeps_own_files_of_build_directories() {
+    for (dir, approvals, comes_back) in
+        [("build", "auto", true), ("build", "allow", false), ("node_modules", "auto", false)]
+    {
+        let place = project();
+        fs::create_dir(place.root.join(dir)).unwrap();
+        fs::write(place.root.join(dir).join("notes"), "mine\n").unwrap();
+        fs::write(place.root.join(".gitignore"), format!("{dir}/\n")).unwrap();
+        // Ignore files count from before the session.
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        let arguments = serde_json::json!({ "command": format!("rm -rf {dir}; touch x") });
+        let arguments = arguments.to_string();
+        let (code, said) = place.run(&["--approvals", approvals, "call", "Bash", &arguments]);
+        assert_eq!((code, place.root.join(dir).exists()), (0, false), "{said}");
+        let (_, said) = place.run(&["undo", "--yes"]);
+        let there = fs::read_to_string(place.root.join(dir).join("notes")).ok();
+        assert_eq!(there.is_some(), comes_back, "{dir} {approvals}: {said}");
+    }
+}
+
 /// A command runs unasked because it can be undone, so what cannot be kept stays as it is.
 #[test]
 fn unasked_command_changes_only_what_undo_covers() {

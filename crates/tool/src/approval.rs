@@ -33,8 +33,8 @@ pub struct Question {
     pub arguments: Arguments,
     /// Whether a command may load unnamed files, which can change after the answer.
     pub is_open: bool,
-    /// Whether a checkpoint undoes all that the call does.
-    pub can_be_undone: bool,
+    /// How much of what the call does a checkpoint undoes.
+    pub undo: UndoCover,
     /// The change as a unified diff, if available.
     pub diff: Option<String>,
     /// The sandbox of a command and its missing features, if the call has one.
@@ -51,6 +51,19 @@ pub struct Question {
     pub n_asked: u64,
     /// The time limit of the answer.
     pub timeout: Duration,
+}
+
+crate::word_enum! {
+    /// How much of what a call does a checkpoint undoes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum UndoCover {
+        /// All of it.
+        All = "all",
+        /// What a command changes, up to the limits of what is kept.
+        Most = "most",
+        /// Nothing, or it is unknown.
+        None = "none",
+    }
 }
 
 /// A scope that an answer can cover beside the asking call.

@@ -48,7 +48,7 @@ mod world;
 
 pub use agents::{AgentReport, AgentSpawner, AgentTask, NoAgents, SpawnLimit, TemplateInfo};
 pub use analysis::{Analysis, CommandList, LazyCommandList, Piece, Plain, Segment, Unclear};
-pub use approval::{Answer, Approver, Cover, Filled, Form, Question, Scope};
+pub use approval::{Answer, Approver, Cover, Filled, Form, Question, Scope, UndoCover};
 pub use background::{Background, Key, Matcher, News, Screen, Size, Typed, Wait, Waited};
 pub use caller::Caller;
 pub use cancel::{Cancel, CancelWait};

@@ -230,7 +230,7 @@ async fn put(
             targets: call.contained().targets().as_ref().clone(),
             arguments: decoded.shown_arguments.clone(),
             is_open: call.loads_unnamed(),
-            can_be_undone: call.can_be_undone(),
+            undo: call.undo_cover(),
             diff: diff.clone(),
             sandbox: fingerprint.containment().map(str::to_owned),
             rule: ruling.rule,

@@ -10,7 +10,7 @@ mod kept_calls;
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -96,6 +96,8 @@ pub(super) struct BeforeImages {
     has_all: Arc<AtomicBool>,
     /// Notes the changes that fail because they cannot be kept, if such changes fail.
     refuses: Option<Found>,
+    /// Directories that tools make anew, of which only what can be kept is.
+    kept_in_part: RefCell<HashSet<PathBuf>>,
 }
 
 impl BeforeImages {
@@ -126,6 +128,7 @@ impl BeforeImages {
             moved: RefCell::default(),
             has_all: Arc::clone(has_all),
             refuses: must_keep.then(|| found.clone()),
+            kept_in_part: RefCell::default(),
         }
     }
 
@@ -211,8 +214,20 @@ impl BeforeImages {
         path.map_or(Ok(()), |path| self.refuse(path, UnkeptReason::Budget))
     }
 
+    /// Returns what is at a name, or `None` if nothing is. If all must be kept, other errors fail.
+    fn found<T>(&self, looked: Result<T, Errno>) -> Result<Option<T>, Errno> {
+        match looked {
+            Ok(found) => Ok(Some(found)),
+            Err(errno) if self.refuses.is_some() && errno != Errno::NOENT => Err(errno),
+            Err(_) => Ok(None),
+        }
+    }
+
     fn refuse(&self, path: &Path, reason: UnkeptReason) -> Result<(), Errno> {
         let Some(found) = &self.refuses else { return Ok(()) };
+        if self.kept_in_part.borrow().iter().any(|dir| path.starts_with(dir)) {
+            return Ok(());
+        }
         found.refuse(Refused::NotKept { path: path.to_owned(), reason });
         Err(Errno::DQUOT)
     }

@@ -50,6 +50,11 @@ impl CallHandler {
         }
         let since = (self.means.began, self.means.tracked.as_slice());
         let (is_one, is_first) = images.rebuilt.borrow_mut().has(&root.path, &dir, since);
+        if is_one && images.refuses.is_some() && rebuilt_dirs::may_hold_own_files(&dir) {
+            // Nothing asked the user, so what can be kept of it is.
+            images.kept_in_part.borrow_mut().insert(dir);
+            return false;
+        }
         if is_one && is_first {
             images.append(&[UndoRecord::Rebuilt(dir)]);
         }
@@ -225,7 +230,8 @@ impl CallHandler {
     ) -> Result<(), Errno> {
         let plain = || unlinkat(&place.dir, &*place.name, flags);
         let Some(images) = self.images(real) else { return plain() };
-        let Ok(found) = look(place.dir.as_fd(), &place.name) else { return plain() };
+        let found = images.found(look(place.dir.as_fd(), &place.name))?;
+        let Some(found) = found else { return plain() };
         let stat = fstat(&found)?;
         drop(found);
         let is_dir = kind_of(&stat) == FileType::Directory;
@@ -258,7 +264,8 @@ impl CallHandler {
         let Some(images) = from.or(to) else { return plain() };
         let stat = fstat(&look(old.dir.as_fd(), &old.name)?)?;
         let is_dir = kind_of(&stat) == FileType::Directory;
-        let there = look(new.dir.as_fd(), &new.name).and_then(|found| fstat(&found)).ok();
+        let there =
+            images.found(look(new.dir.as_fd(), &new.name).and_then(|found| fstat(&found)))?;
         if from.is_none() || to.is_none() {
             // What is in a directory would come or go unseen. The caller copies it, name by name, except for what a tool
             // makes anew, which stays where it is after an undo.
@@ -383,10 +390,10 @@ impl CallHandler {
         real: &Path,
         deed: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let Ok(found) = look(place.dir.as_fd(), &place.name) else {
+        let Some(images) = self.images(real) else { return deed() };
+        let Some(found) = images.found(look(place.dir.as_fd(), &place.name))? else {
             return self.making(real, deed);
         };
-        let Some(images) = self.images(real) else { return deed() };
         let stat = fstat(&found)?;
         let (records, _) = self.going(images, place, real, &stat, false);
         images.carry_out(records, deed)
