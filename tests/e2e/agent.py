@@ -466,6 +466,7 @@ def chat(directory, server):
             screen.press("C-l")
             screen.type("/undo")
             screen.until(r"Run it\? \[[^]]*\] *\n*$")
+            time.sleep(1)
             screen.press("y")
             hold("3-undo", screen.until(r"restored[\s\S]*" + end))
             equal((project.root / "a.txt").read_text(), "one\n")

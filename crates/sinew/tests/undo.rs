@@ -897,6 +897,8 @@ fn unasked_command_keeps_own_files_of_build_directories() {
         fs::create_dir(place.root.join(dir)).unwrap();
         fs::write(place.root.join(dir).join("notes"), "mine\n").unwrap();
         fs::write(place.root.join(".gitignore"), format!("{dir}/\n")).unwrap();
+        let mut git = std::process::Command::new("git");
+        assert!(git.args(["init", "-q"]).current_dir(&place.root).status().unwrap().success());
         // Ignore files count from before the session.
         std::thread::sleep(std::time::Duration::from_millis(1_100));
         let arguments = serde_json::json!({ "command": format!("rm -rf {dir}; touch x") });
