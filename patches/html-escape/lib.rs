@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// The longest reference with its `&` and `;`, in bytes.
 const MAX_REFERENCE: usize = 40;
 
-/// Returns a text with the characters that its references mean; what is none stays as it is.
+/// Returns a text with the characters that its references mean; invalid references stay unchanged.
 pub fn decode_html_entities<S: AsRef<str> + ?Sized>(text: &S) -> Cow<'_, str> {
     let text = text.as_ref();
     let mut decoded = String::new();

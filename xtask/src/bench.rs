@@ -153,7 +153,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         }
         return Ok(());
     }
-    // The client and the null server are the floor of what is measured.
+    // The client and the null server are the floor of each measurement.
     if cfg!(debug_assertions) {
         let mut optimized = crate::cargo_command();
         optimized.args(["run", "--quiet", "--release", "--package", "xtask", "--", "bench"]);

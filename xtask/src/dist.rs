@@ -89,7 +89,7 @@ fn host(root: &Path) -> Result<String> {
     Ok(host.context("`rustc -vV` names no host")?.to_owned())
 }
 
-/// Returns what is wrong with a binary, by what `readelf` says and its size.
+/// Returns the defect of a binary, by its size and the output of `readelf`.
 fn wrong(said: &str, n_bytes: u64) -> Option<String> {
     let broken = CHECKS.iter().find(|(text, wanted, _)| said.contains(text) != *wanted);
     let too_large = MAX_BYTES < n_bytes;

@@ -36,12 +36,12 @@ const CHORES: &[Chore] = &[
         about: "the rules of the project that no compiler checks",
         run: run_tidy,
     },
+    Chore { name: "circles", about: "files of a crate that import one another", run: circles },
     Chore {
         name: "words",
         about: "how often comments and pages name no actor or noun",
         run: words,
     },
-    Chore { name: "circles", about: "files of a crate that import one another", run: circles },
     Chore { name: "fmt", about: "format every source file", run: fmt },
     Chore { name: "dist", about: "the binary that people get, and its checks", run: build_dist },
     Chore { name: "docs", about: "write the generated pages of docs anew", run: docs },

@@ -115,12 +115,12 @@ const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
 
 /// How many vague words the comments of each crate hold, and the documents: no count may rise.
 const WORDS: &[(&str, usize)] = &[
-    ("documents", 165),
-    ("sinew", 42),
+    ("documents", 158),
+    ("sinew", 40),
     ("sinew-config", 19),
     ("sinew-dialects", 6),
     ("sinew-fs", 5),
-    ("sinew-guard", 37),
+    ("sinew-guard", 35),
     ("sinew-mcp", 1),
     ("sinew-ops", 25),
     ("sinew-policy", 6),
@@ -139,7 +139,7 @@ const WORDS: &[(&str, usize)] = &[
 const FOREIGN: &[&str] =
     &[concat!("/wo", "rk/"), concat!("../sh", "ared"), concat!(".lib", "rary")];
 
-/// What is wrong, where, and what to do about it.
+/// An error, its place, and its remedy.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     path: String,

@@ -264,7 +264,7 @@ impl Agent {
     }
 
     /// Runs a turn: a message of the user, or without one the rest of a turn that was interrupted. `cancel` ends it and
-    /// keeps what is there.
+    /// keeps its messages so far.
     pub async fn turn(
         &mut self,
         prompt: Option<String>,

@@ -96,7 +96,7 @@ impl ToolCall {
     }
 
     /// Returns the arguments as valid JSON, for servers that read the conversation again: an empty object where they are
-    /// none, since the result says what was wrong.
+    /// none, since the result names the error.
     pub(crate) fn valid_arguments(&self) -> Cow<'_, str> {
         match serde_json::from_str::<Map<String, Value>>(&self.arguments) {
             Ok(_) => Cow::Borrowed(&self.arguments),
@@ -107,7 +107,7 @@ impl ToolCall {
     }
 
     /// Parses the arguments. No arguments count as an empty object, and a JSON string that holds an object as that object:
-    /// small models write both. The error says what is wrong, for the model.
+    /// small models write both. The error tells the model why they are invalid.
     pub fn parsed_arguments(&self) -> Result<Map<String, Value>, String> {
         let written = self.arguments.trim();
         if written.is_empty() || written == "null" {

@@ -155,7 +155,7 @@ word_enum! {
         Unreachable = "unreachable",
         /// The stream ended before the message did.
         Cut = "cut",
-        /// The provider sent what is not its API.
+        /// The provider's reply does not follow its API.
         Malformed = "malformed",
         /// The provider sent more than a message may have.
         TooLarge = "too_large",

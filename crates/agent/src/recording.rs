@@ -1,5 +1,5 @@
-//! Recordings of sessions: a header and the entries, one JSON object a line; and the model that says again what was
-//! recorded.
+//! Recordings of sessions: a header and the entries, one JSON object a line; and the model that replays the recorded
+//! messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -63,7 +63,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads a recording. The error says what is wrong with which line.
+    /// Reads a recording. The error names the invalid line and the reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let (_, first) = lines.next().ok_or("the recording is empty")?;
@@ -107,7 +107,7 @@ impl Recording {
     }
 }
 
-/// A model that says again what was recorded.
+/// A model that replays the recorded messages.
 #[derive(Debug)]
 pub struct RecordedModel {
     name: String,

@@ -78,7 +78,7 @@ pub struct AgentTemplate {
 pub struct FoundTemplates {
     /// The templates, by name.
     pub templates: Vec<AgentTemplate>,
-    /// What was left out, or understood otherwise than it was meant, in words.
+    /// The omitted parts, and those read differently than they were meant, in words.
     pub problems: Vec<String>,
 }
 

@@ -113,7 +113,7 @@ pub fn api_key(name: &str) -> Option<ApiKey> {
 /// Returns the value of a variable that names proxies, or hosts without one.
 pub fn proxy(name: &str) -> Option<String> {
     let value = PROXIES.contains(&name).then(|| std::env::var_os(name)).flatten()?;
-    // What is no text names no proxy that can be used, which is said.
+    // A value that is no UTF-8 names no usable proxy; the error for the converted text says so.
     let value = value.to_string_lossy().into_owned();
     Some(value).filter(|value| !value.trim().is_empty())
 }

@@ -24,7 +24,7 @@ const MAX_INCLUDED: usize = 32;
 pub struct FoundInstructions {
     /// Files with their texts, the most general first.
     pub files: Vec<(PathBuf, String)>,
-    /// What was left out, in words.
+    /// The omitted parts, in words.
     pub problems: Vec<String>,
     /// How many files were included.
     n_included: usize,

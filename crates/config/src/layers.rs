@@ -249,7 +249,7 @@ impl Layers {
             }
             is_new
         });
-        // The file was written for clients, so what is odd in it stops nothing.
+        // The file was written for clients, so an invalid entry is skipped with a warning.
         entries.retain(|name, entry| {
             let tree = json!({"tools": {"mcp_servers": {name: entry}}});
             let checked = check(tree);

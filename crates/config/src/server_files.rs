@@ -1,4 +1,4 @@
-//! The files of the state directory with what is kept of each MCP server: its pin, and the tokens of a sign-in.
+//! The files of the state directory for each MCP server: its pin, and the tokens of a sign-in.
 #![expect(clippy::disallowed_methods, reason = "this is the one place that keeps pins and tokens")]
 
 use std::fs::{self, File};
@@ -44,7 +44,7 @@ impl ServerFiles {
         self.state.join(self.directory).join(format!("{server}.json"))
     }
 
-    /// Returns what is stored for a server.
+    /// Returns the stored text of a server.
     pub fn load(&self, server: &str) -> io::Result<Option<String>> {
         match files::read_up_to(&self.path(server), self.max_bytes) {
             Ok(text) => Ok(Some(text)),
@@ -53,7 +53,7 @@ impl ServerFiles {
         }
     }
 
-    /// Replaces what is stored for a server.
+    /// Replaces the stored text of a server.
     pub fn save(&self, server: &str, text: &str) -> io::Result<()> {
         self.make_directory()?;
         files::write_private(&self.path(server), text)

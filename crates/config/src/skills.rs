@@ -86,7 +86,7 @@ struct TrustedProject {
 pub struct FoundSkills {
     /// The skills, by name.
     pub skills: Vec<SkillFile>,
-    /// What was left out, or understood otherwise than it was meant, in words.
+    /// The omitted parts, and those read differently than they were meant, in words.
     pub problems: Vec<String>,
 }
 

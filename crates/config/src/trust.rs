@@ -24,7 +24,7 @@ const FILE: &str = "trust.toml";
 /// The directories beneath `.sinew` whose files are hashed.
 const COUNTED: [&str; 2] = [HOOKS_DIR, "skills"];
 /// Directories of the project whose files are hashed too: skills and agents. One that a link leads to does not count, nor
-/// one with links or too many files, and what is in it is not loaded.
+/// one with links or too many files, and its files are not loaded.
 const COUNTED_BESIDE: [(&str, &str); 3] =
     [(".agents", "skills"), (".agents", "agents"), (".claude", "skills")];
 /// The total size limit of a project's hashed files.

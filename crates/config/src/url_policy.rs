@@ -46,7 +46,7 @@ pub(super) fn exceptions(options: &Options) -> Result<Vec<HostPattern>, ConfigEr
     Ok(hosts)
 }
 
-/// Returns the patterns that mean a host and all names beneath it; none for what is no host.
+/// Returns the patterns that mean a host and all names beneath it; none for a name that is no host.
 pub(super) fn patterns(name: &str) -> Vec<HostPattern> {
     let name = name.strip_prefix("*.").unwrap_or(name);
     // No names are beneath an address.

@@ -171,7 +171,7 @@ fn search(options: &Options) -> Result<SearchSettings, ConfigError> {
     })
 }
 
-/// Parses an exception: one host and one port, since it opens what is behind it.
+/// Parses an exception: one host and one port, since it opens the service at that port.
 fn exception(written: &str) -> Result<HostPattern, ConfigError> {
     let wrong = |why: &str| {
         let host = written.escape_debug();

@@ -103,7 +103,7 @@ pub const MAX_TIMEOUT_S: i64 = 300;
 /// Output below this size is shown whole: each byte takes up to six in JSON.
 const STORE_ABOVE: (&str, Preset) = ("store_above_bytes", Preset::Int(9 * 1024));
 
-/// What is said where nothing was written yet.
+/// The message of a memory without content.
 const NO_MEMORY: &str = "No memory yet";
 /// More entries than fit in a result.
 const MAX_ENTRIES: usize = 2_000;

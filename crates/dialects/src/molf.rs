@@ -13,8 +13,8 @@
 //! - Commands: a timeout shows the output so far; a time above the maximum is cut with a note. The
 //!   environment is filtered, and colours are removed. Refusals of the sandbox end the output.
 //! - Files: all paths lie beneath a root. Of a file, 1 MiB is read at once and copied; of a longer part there is no
-//!   copy, and the reply names the file. Attachments have at most 700 KiB. Content decides what is binary; the
-//!   name counts for pictures, sound and PDF only.
+//!   copy, and the reply names the file. Attachments have at most 700 KiB. Content decides whether a file is binary;
+//!   the name counts for pictures, sound and PDF only.
 //! - Edits: replacement text is literal, including `$&`. A failed match tries other line endings and shows
 //!   the most similar text. Changes are atomic.
 //! - Search: `glob` and `grep` return the newest of all matches, skip `.git` and show a long line around its
@@ -280,8 +280,8 @@ fn read_file(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -
     }
 }
 
-/// Returns file content with its line count. Text after the last line feed counts as a line, even if empty. Of
-/// what is more than one read takes, only the beginning is shown.
+/// Returns file content with its line count. Text after the last line feed counts as a line, even if empty. Of content
+/// that exceeds one read, only the beginning is shown.
 fn read_text(args: &read::ReadArgs, lines: &sinew_ops::LineWindow, path: &str) -> Reply {
     let known = lines.total_lines.unwrap_or(lines.start_line + lines.rendered_lines - 1);
     let n_all = known + u64::from(lines.ends_line == Some(true) || known == 0);

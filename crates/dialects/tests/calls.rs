@@ -123,7 +123,7 @@ fn read_some(dialect: &Dialect, world: &MemoryWorld) {
     }
 }
 
-/// What is shown, and the call with paths beneath the root.
+/// The name of the case, the tool, and its arguments with paths beneath the root.
 type FileOp = (&'static str, &'static str, Value);
 
 fn deeds() -> Vec<FileOp> {

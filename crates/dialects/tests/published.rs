@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use sinew_tool::{Effects, Facts};
 
-/// Returns a schema without what is not compared: words, bounds of numbers, that lists of objects are
+/// Returns a schema without the parts that are not compared: words, bounds of numbers, that lists of objects are
 /// not empty, and that other names are refused.
 fn plain(schema: &Value) -> Value {
     match schema {

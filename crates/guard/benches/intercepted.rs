@@ -80,8 +80,8 @@ fn place(helper: &Helper, side: Side) -> Option<(Place, String)> {
     })
 }
 
-/// A workload: the program without which it is left out, what is made ready outside of the sandbox, and the commands that are
-/// measured, each after the ones before it.
+/// A workload: the program without which it is skipped, the script that prepares it outside the sandbox, and the
+/// measured commands, each after the ones before it.
 struct Workload {
     needs: &'static str,
     ready: &'static str,
@@ -209,7 +209,7 @@ impl Workload {
         let mut copy = process::Command::new("cp");
         copy.arg("-a").arg(ready.join(".")).arg(&place.root);
         assert!(copy.status().expect("it runs").success(), "it is copied");
-        // What is not older than the session may be the work of its commands.
+        // A file that is not older than the session may come from its commands.
         std::thread::sleep(SETTLES);
         let mut took = Vec::new();
         for (name, text) in self.commands {

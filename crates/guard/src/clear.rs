@@ -449,8 +449,8 @@ impl Judged {
         looks.then(|| self.contained.world(&self.narrowed, armed(), Arc::new(NoProcesses)))
     }
 
-    /// Allows a call that asks if all that it does stays inside and can be undone. Otherwise a command says what is
-    /// missing for that.
+    /// Allows a call that asks if all that it does stays inside and can be undone. The ruling of another command names
+    /// the missing condition.
     #[must_use]
     pub fn undone_unasked(mut self) -> Self {
         if !self.may_run_undone || self.ruling.verdict != Verdict::Ask {

@@ -1,4 +1,4 @@
-//! Resolves a command call to program, arguments and working directory, so that what was analysed runs.
+//! Resolves a command call to program, arguments and working directory, so that the analysed command runs.
 
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,7 @@ pub(crate) fn contain(
         // No rule and no answer for the same command without a terminal covers it.
         (analysis.rest, analysis.repeats) = (None, None);
     }
-    // What was analysed is what runs.
+    // The analysed command is the one that runs.
     let (program, argv) = match &analysis.plain {
         // Shells differ in the arguments of `printf`; these two are known.
         Ok(Plain::Script(script)) => {

@@ -45,7 +45,7 @@ impl Guard {
     }
 
     /// Contains paths that [`Guard::contain`] rejects because a non-directory is in their way, as missing for
-    /// good. Rules then judge them, and no error reveals what is there.
+    /// good. Rules then judge them, and no error reveals whether the path exists.
     pub fn contain_behind(
         self: &Arc<Self>,
         claims: &[Claim],

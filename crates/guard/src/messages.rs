@@ -1,7 +1,7 @@
 //! The messages of a call: who receives the one that it sends, and the World object that sends and reads.
 //!
 //! The receiver is resolved before the ruling, like a path: an agent with its root, a channel with its host, which rules may
-//! judge. What was judged is what is sent; an operation names neither receiver nor content again.
+//! judge. The judged message is the one that is sent; an operation names neither receiver nor content again.
 
 #[cfg(feature = "web")]
 use std::collections::BTreeMap;

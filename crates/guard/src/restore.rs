@@ -209,7 +209,7 @@ impl Guard {
             .hint("repeat the call once no other process changes them"))
     }
 
-    /// Plans a restore by what is at its paths now; returns `None` if that changed meanwhile.
+    /// Plans a restore by the current state of its paths; returns `None` if that changed meanwhile.
     fn try_plan(
         self: &Arc<Self>,
         checkpoints: &Checkpoints,
@@ -330,7 +330,7 @@ impl Guard {
     ) -> Result<(BTreeMap<PathBuf, Look>, Contained), ToolError> {
         let mut looks = BTreeMap::new();
         let mut claims = Vec::new();
-        // What is no directory, in the order of paths: nothing is beneath it.
+        // Paths that are no directory, in the order of paths: nothing is beneath them.
         let mut in_the_way: HashSet<PathBuf> = HashSet::new();
         for path in paths {
             if resolve::is_past(path, &in_the_way) {
@@ -545,7 +545,7 @@ fn access(act: RestoreAct) -> Option<Access> {
     }
 }
 
-/// Returns what was at a place when it was contained.
+/// Returns the state of a place when it was contained.
 fn look_at(place: &Place) -> Result<Look, FileError> {
     let Spot::Found(meta) = &place.spot else {
         return Ok(Look::of_nothing());

@@ -67,7 +67,7 @@ impl WebSessions {
     }
 
     /// Returns the host of the first address that no search found and whose host the session did not reach, if it
-    /// read something before. What is sent beside a plain request is not part of what a search found.
+    /// read something before. Headers, a method and a body are not part of an address that a search found.
     ///
     /// A session that cannot be remembered counts as one that read a page.
     pub(crate) fn unnamed(&self, session: &str, urls: &[UrlTarget]) -> Option<Host> {

@@ -45,7 +45,7 @@ const MAX_LIST: usize = 16 << 20;
 /// The most problems of a list that its status holds.
 const MAX_PROBLEMS: usize = 20;
 
-/// What is known of a server beside its tools.
+/// Properties of a server, beside its tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Traits {
     /// Whether its protocol version has a handshake.
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
     timeouts: Timeouts,
     /// The hashes of the definitions that this process of the server listed last.
     listed: Mutex<HashMap<String, ContentHash>>,
-    /// What is known of it for its next start.
+    /// Its traits, for its next start.
     pub(crate) traits: Traits,
 }
 
@@ -318,7 +318,7 @@ impl Connection {
                 break;
             }
         }
-        // The last line of the list, in the place of what is left out.
+        // The last line of the list, in the place of the omitted ones.
         let mut cut = json!({ *member: [{ "cut": "the server lists more than is asked for" }] });
         add_page(all, member, &mut cut);
         Ok(())

@@ -100,7 +100,7 @@ impl Feature {
         }
     }
 
-    /// Returns the lists that are asked for; none for what is one request.
+    /// Returns the lists that are asked for; none for a feature that is one request.
     pub(crate) fn lists(self) -> &'static [List] {
         match self {
             Self::ListResources => &RESOURCES,

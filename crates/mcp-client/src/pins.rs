@@ -9,7 +9,7 @@ use sinew_tool::{ContentHash, ToolError};
 use crate::connection::Traits;
 use crate::definition::Definition;
 
-/// What is pinned of one server.
+/// The pinned tools and traits of one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerPin {
     /// Its tools, in the order of its list.
@@ -29,7 +29,7 @@ pub struct ServerPin {
 }
 
 impl ServerPin {
-    /// Returns what is known beside the tools.
+    /// Returns its traits, without the tools.
     pub(crate) fn traits(&self) -> Traits {
         let Self { needs_handshake, resources, prompts, .. } = *self;
         Traits { needs_handshake, resources, prompts }

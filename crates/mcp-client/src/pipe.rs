@@ -1,7 +1,7 @@
 //! The transport over the standard streams of a server: one JSON message a line, within limits.
 //!
-//! What is no message is skipped and counted, since programs print there by mistake. A message that is too long or
-//! broken ends the connection, so that the calls that wait for it fail at once and say why.
+//! A line that is no message is skipped and counted, since programs print there by mistake. A message that is too long
+//! or broken ends the connection, so that the calls that wait for it fail at once and say why.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -72,7 +72,7 @@ pub(crate) struct Pipe {
     reader: BufReader<pipe::Receiver>,
     writer: Arc<tokio::sync::Mutex<pipe::Sender>>,
     trouble: Trouble,
-    /// What has come of the next line. The future that reads it is dropped and made anew at every turn.
+    /// The part of the next line that was read. The future that reads it is dropped and made anew at every turn.
     line: Vec<u8>,
     sending: Arc<Sending>,
 }

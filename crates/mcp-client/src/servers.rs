@@ -1,4 +1,4 @@
-//! The servers of a process: which of them answer, what is pinned of them, and the tools that they bring.
+//! The servers of a process: which of them answer, their pins, and the tools that they bring.
 //!
 //! The pinned definitions are the catalog, so no server is started before one of its tools is called. A server
 //! without a pin is started at once, since nothing is known of it.
@@ -59,7 +59,7 @@ struct Server {
     links: Links,
 }
 
-/// What is known of the tools of a server.
+/// The pinned, waiting and missing tools of a server.
 #[derive(Debug, Clone, Default)]
 struct Known {
     pin: Option<ServerPin>,
@@ -73,7 +73,7 @@ struct Known {
     offered: Vec<(String, ContentHash, Visibility)>,
 }
 
-/// What is known of a server, for people.
+/// The status of a server, for people.
 #[derive(Debug, Clone)]
 pub struct ServerStatus {
     /// Its name.
@@ -155,7 +155,7 @@ impl Servers {
         }
     }
 
-    /// Returns what is known of each server.
+    /// Returns the status of each server.
     pub fn status(&self) -> Vec<ServerStatus> {
         self.0.wait_for_pins();
         let of = |server: &Arc<Server>| {
@@ -174,7 +174,7 @@ impl Servers {
         self.0.servers.iter().map(of).collect()
     }
 
-    /// Connects to a server and returns what is known of it then.
+    /// Connects to a server and returns its status.
     pub async fn test(&self, name: &str, session: &str) -> Result<ServerStatus, ToolError> {
         self.0.wait_for_pins();
         let server = self.0.server(name)?;

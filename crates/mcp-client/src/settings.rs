@@ -10,7 +10,7 @@ use sinew_tool::{Host, name_matches};
 
 use crate::sign_in::SignInSettings;
 
-/// How one server is reached, and what is shown of it.
+/// How one server is reached, and which of its tools are shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
     /// Its name in the configuration.

@@ -30,10 +30,10 @@ const CLIENT_NAME: &str = "sinew";
 
 /// Stores what a sign-in brought, across processes.
 pub trait CredentialFiles: Send + Sync {
-    /// Returns what is stored for a server.
+    /// Returns the stored credentials of a server.
     fn load(&self, server: &str) -> Result<Option<String>, ToolError>;
 
-    /// Replaces what is stored for a server.
+    /// Replaces the stored credentials of a server.
     fn save(&self, server: &str, text: &str) -> Result<(), ToolError>;
 
     /// Removes it, and returns whether there was some.
@@ -56,7 +56,7 @@ pub struct SignInSettings {
     pub callback_port: Option<u16>,
 }
 
-/// What is stored for a server.
+/// The stored credentials of a server.
 #[derive(Clone, Serialize, Deserialize)]
 struct Stored {
     /// The address that the tokens are for.
@@ -89,7 +89,7 @@ struct Store {
     files: Arc<dyn CredentialFiles>,
     server: String,
     address: String,
-    /// What a new sign-in stores beside its tokens; `None` keeps what is stored.
+    /// What a new sign-in stores beside its tokens; `None` keeps the stored values.
     begun: Option<(AuthorizationServer, Option<String>)>,
 }
 
@@ -232,7 +232,7 @@ impl Tokens {
         let reader = self.reader.get_or_try_init(made).await?;
         match reader.get_access_token().await {
             Ok(token) => Ok(Some(token)),
-            // Without an authorization server the manager can only hand out what is stored.
+            // Without an authorization server the manager can only return the stored token.
             Err(AuthError::InternalError(_) | AuthError::AuthorizationRequired) => Ok(None),
             Err(error) => Err(error),
         }

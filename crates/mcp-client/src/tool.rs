@@ -178,7 +178,7 @@ pub(crate) fn disabled(server: &str, tool: &str, why: &str) -> ToolError {
     .hint(format!("`sinew mcp-servers approve {server}` shows a person what changed, and asks"))
 }
 
-/// Returns how deep a value is nested, up to a level beyond what is allowed.
+/// Returns how deep a value is nested, up to one level beyond the limit.
 fn depth(value: &Value) -> usize {
     fn within(value: &Value, left: usize) -> usize {
         let deepest = |values: &mut dyn Iterator<Item = &Value>| {

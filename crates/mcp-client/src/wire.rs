@@ -75,7 +75,7 @@ impl Transport<RoleClient> for Wire {
     }
 }
 
-/// The process of a server, and what is known of its end.
+/// The process of a server, and the reasons for its end.
 #[derive(Default)]
 pub(crate) struct Process {
     /// `None` for a server that has an address, and once it is ended.

@@ -57,7 +57,7 @@ impl Operation for AgentInbox {
     type Out = Inbox;
 
     fn effects(_args: &AgentInboxArgs) -> Effects {
-        // The inbox is the session's own, and what is read was judged when it was sent.
+        // The inbox is the session's own, and its messages were judged when they were sent.
         Effects::SESSION
     }
 

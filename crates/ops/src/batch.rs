@@ -98,7 +98,7 @@ impl<'a> BatchState<'a> {
         }
     }
 
-    /// Makes an edit whose places all lie outside what was changed before.
+    /// Makes an edit whose places are all outside earlier changes.
     fn plain(&mut self, at: usize, edit: &'a BatchEdit<'a>) -> Option<u64> {
         let (from, places) = self.places.as_ref()?;
         let old = edit.needle.old.as_bytes();

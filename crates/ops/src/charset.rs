@@ -24,7 +24,7 @@ pub(crate) fn decode(body: &[u8], content_type: Option<&str>) -> String {
         Err(_) => {
             let mut detector =
                 chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
-            // What is plain ASCII says nothing.
+            // Plain ASCII does not tell the encoding.
             let telling = body.get(Encoding::ascii_valid_up_to(body)..).unwrap_or_default();
             let looked_at = telling.get(..GUESSED).unwrap_or(telling);
             detector.feed(looked_at, looked_at.len() == telling.len());

@@ -32,10 +32,10 @@ pub struct MemoryWrite;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryMode {
-    /// Behind what is there.
+    /// After the existing content.
     #[default]
     Append,
-    /// In place of what is there.
+    /// In place of the existing content.
     Overwrite,
 }
 

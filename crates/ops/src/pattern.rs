@@ -80,7 +80,7 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
 /// takes minutes with 16,000 places and a line of 1 MiB.
 fn check_length(key: &RegexKey) -> Result<(), ToolError> {
     let mut parser = ParserBuilder::new().utf8(false).case_insensitive(key.ignore_case).build();
-    // What is not valid is said by the compiler.
+    // The compiler returns the error of an invalid pattern.
     let Ok(parsed) = parser.parse(&key.pattern) else { return Ok(()) };
     match n_in_a_row(&parsed) {
         n if n <= MAX_IN_A_ROW => Ok(()),

@@ -2,8 +2,8 @@
 //!
 //! The cost depends on the window, not on the file: reading stops after the last shown line, and far lines
 //! are found through the [marks](crate::line_index) of earlier reads. The line count is returned where it
-//! is known without reading on, or where `max_read_bytes` limits the file. Content, not the name, decides
-//! what is binary. Directories, pictures and documents are not rendered here.
+//! is known without reading on, or where `max_read_bytes` limits the file. Content, not the name, decides whether a
+//! file is binary. Directories, pictures and documents are not rendered here.
 
 mod window;
 

@@ -44,12 +44,12 @@ pub(crate) fn show(
     )
 }
 
-/// Returns what is kept of an output from its beginning on, as on a screen.
+/// Returns the kept beginning of an output, as on a screen.
 pub(crate) fn shown(output: &Output) -> String {
     cleaned(&beginning_of(output))
 }
 
-/// Returns what is kept of an output from its beginning on, as it was written.
+/// Returns the kept beginning of an output, as it was written.
 pub(crate) fn written(output: &Output) -> String {
     lossy(&beginning_of(output))
 }

@@ -227,7 +227,7 @@ impl Gather<'_> {
     }
 }
 
-/// Returns how many characters are shown for a line: what is no UTF-8 counts as it is shown.
+/// Returns how many characters are shown for a line: each invalid sequence of UTF-8 is shown as one.
 fn n_chars(line: &[u8]) -> u64 {
     let chunks = line.utf8_chunks();
     let shown = chunks

@@ -1,4 +1,4 @@
-//! TodoWrite: the list of what is left to do, which the model keeps for itself and shows to the person.
+//! TodoWrite: the list of open tasks, which the model keeps for itself and shows to the person.
 
 use serde::Deserialize;
 use sinew_tool::{
@@ -10,7 +10,7 @@ pub const MAX_ITEMS: usize = 200;
 /// The longest text of an item, in bytes.
 pub const MAX_TEXT: usize = 1_000;
 
-/// Replaces the list of what is left to do.
+/// Replaces the list of tasks.
 #[derive(Debug)]
 pub struct TodoWrite;
 
@@ -30,7 +30,7 @@ pub enum TodoStatus {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Todo {
-    /// What is to be done.
+    /// The task.
     pub content: String,
     /// How far it is.
     pub status: TodoStatus,

@@ -1,7 +1,7 @@
 //! WebFetch: fetches a page and shows it as Markdown, text or as it is.
 //!
 //! What a page says is data: a reply has it between two lines of a word that no page can guess, without what a reader of the
-//! page would not see. Pictures are shown; what is neither text nor a picture is stored.
+//! page would not see. Pictures are shown; other content that is no text is stored.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ impl WebFetchArgs {
 }
 
 impl WebFetchArgs {
-    /// Returns what is sent beside a plain request to read, a line each.
+    /// Returns the method, headers and body that a plain request to read lacks, a line each.
     fn sent(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if !self.only_reads() {
@@ -302,7 +302,7 @@ fn json(text: &str) -> Result<String, ToolError> {
     let value: Value = serde_json::from_str(text).map_err(|error| {
         ToolError::argument("format", format!("is `json`, and the page is none: {error}"))
     })?;
-    // Indented, what is nested deeply becomes a hundred times as long.
+    // Indented, a deeply nested value becomes a hundred times as long.
     let mut indented = Limited { text: Vec::new(), most: most_indented };
     serde_json::to_writer_pretty(&mut indented, &value).map_err(|_| too_large())?;
     Ok(String::from_utf8_lossy(&indented.text).into_owned())

@@ -32,7 +32,7 @@ pub struct WebSearchArgs {
     /// Who answers.
     #[serde(default)]
     pub provider: Option<String>,
-    /// The word of a [`ProviderChoice`]: what is done with that name.
+    /// The word of a [`ProviderChoice`]: how that name is used.
     #[serde(default)]
     pub choice: Option<String>,
 }

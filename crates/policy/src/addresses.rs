@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A block of addresses, and what is there.
+/// A block of addresses, and its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressBlock {
     /// Its first address, IPv4 as IPv4-mapped.
@@ -15,7 +15,7 @@ pub struct AddressBlock {
     n_bits: u32,
     /// The addresses beyond it.
     reach: Reach,
-    /// What is there, in a few words.
+    /// Its use, in a few words.
     pub what: &'static str,
     /// The document that says so.
     pub source: &'static str,

@@ -25,7 +25,7 @@ enum HostNames {
 }
 
 impl HostPattern {
-    /// Parses a pattern. The error says what is wrong with it.
+    /// Parses a pattern. The error says why it is invalid.
     pub fn parse(written: &str) -> Result<Self, String> {
         let (name, port) = parted(written)?;
         let above = name.strip_prefix("*.");

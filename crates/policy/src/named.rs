@@ -281,7 +281,7 @@ fn around(name: &str) -> Vec<String> {
     vec![format!("pre{name}"), name.to_owned(), format!("post{name}")]
 }
 
-/// Returns the protected name that a command of git changes to what is refused otherwise.
+/// Returns the protected name for which a command of git sets a refused value.
 fn of_git(words: &[&str]) -> Option<&'static str> {
     let mut words = words.iter().copied();
     let command = loop {

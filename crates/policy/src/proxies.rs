@@ -48,7 +48,7 @@ pub struct Proxies {
 pub struct ProxyAddress(Url);
 
 impl ProxyAddress {
-    /// Parses an address with `http` or `https`; without a scheme it is `http`. The error says what is wrong with it.
+    /// Parses an address with `http` or `https`; without a scheme it is `http`. The error says why it is invalid.
     pub fn parse(written: &str) -> Result<Self, String> {
         let url = match written.contains("://") {
             true => Url::parse(written),

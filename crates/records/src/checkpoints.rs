@@ -206,7 +206,7 @@ pub struct Listed {
     pub mark: CallContext,
     /// How many paths it has.
     pub n_paths: u64,
-    /// Whether it restores what was there before a restore.
+    /// Whether it restores the state before a restore.
     pub is_redo: bool,
 }
 

@@ -123,7 +123,7 @@ pub enum MessageError {
     Database {
         /// The database.
         path: String,
-        /// What is wrong.
+        /// The error of the database.
         problem: String,
     },
     /// The message is too long.
@@ -301,7 +301,8 @@ impl MessageStore {
         })
     }
 
-    /// Removes what is too old, and times of the rate window that lie outside it on either side: a clock can be set back.
+    /// Removes messages that are too old, and times of the rate window that lie outside it on either side: a clock can
+    /// be set back.
     fn expire(&self, connection: &Connection, now: i64) -> Result<(), Failed> {
         let age = i64::try_from(self.limits.max_age.as_millis()).unwrap_or(i64::MAX);
         let oldest = now.saturating_sub(age);

@@ -211,8 +211,8 @@ fn shaped(text: &str) -> Vec<Secret> {
 /// The position of a secret in the rest of a text, and its kind.
 type Here = Option<(usize, usize, &'static str)>;
 
-/// Caches the last examined run of each of [`Characters`]: what is within a run is not examined again for the prefixes
-/// in it. No prefix is part of another, so positions only grow.
+/// Caches the last examined run of each of [`Characters`]: the characters of a run are not examined again for the
+/// prefixes in it. No prefix is part of another, so positions only grow.
 #[derive(Default)]
 struct CharacterRuns([CharacterRun; 4]);
 

@@ -65,7 +65,7 @@ pub enum SessionError {
     Database {
         /// The database.
         path: String,
-        /// What is wrong.
+        /// The error of the database.
         problem: String,
     },
     /// There is no such session.
@@ -456,7 +456,7 @@ mod tests {
         sessions.append("t", 1, &json!(2)).expect("an entry");
         assert_eq!(sessions.entries("s").expect("entries").len(), 1);
         assert_eq!(sessions.entries("t").expect("entries").len(), 2);
-        // What was granted in one session is not granted in its copy.
+        // A grant of one session does not hold in its copy.
         assert_eq!(sessions.grants("s"), Ok(vec![String::from("rule")]));
         assert_eq!(sessions.grants("t"), Ok(Vec::new()));
         let fork = sessions.find("t").expect("found").expect("a session");

@@ -171,7 +171,8 @@ fn object(question: &Question) -> (String, bool) {
     }
 }
 
-/// Returns the third line of a question: where it runs, how it is contained, what is at stake, and who asks.
+/// Returns the third line of a question: where it runs, how it is contained, which effects it may have, and which agent
+/// asks.
 fn circumstances(question: &Question) -> String {
     let Targets { command, files, .. } = &question.targets;
     let mut all = Vec::new();

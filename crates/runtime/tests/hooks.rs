@@ -111,7 +111,7 @@ async fn hooks_change_in_order_of_priority_and_are_judged_after() {
     assert_eq!(reply.error.expect("an error").kind, Kind::PathDenied);
 }
 
-/// What is decided, the content then, the error, words of the reply, and the note beside it.
+/// The decision of the hook, the content then, the error, words of the reply, and the note beside it.
 type Row = (Before, Option<&'static str>, Option<Kind>, &'static str, Option<&'static str>);
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn what_a_hook_decides_becomes_of_the_call() {
         ),
         // The bench answers yes to everything.
         (|_| Ok(Decision::Ask(String::from("sure?"))), Some("x"), None, "1 in a", Some("asked")),
-        // What is replaced whole has nothing of what was there.
+        // Replaced arguments keep none of the old ones.
         (
             |_| {
                 Ok(Decision::Replace(json!({"text": "y"}).as_object().cloned().unwrap_or_default()))
@@ -263,7 +263,7 @@ async fn a_hook_that_fails_after_withholds_the_reply() {
     }
 }
 
-/// What is made longer by a hook is bounded like any reply.
+/// A reply that a hook makes longer is bounded like any other.
 #[tokio::test]
 async fn the_bound_comes_after_every_hook() {
     let longer: After = |reply| {
@@ -501,7 +501,7 @@ async fn a_hook_that_hangs_is_given_up_with_its_call_and_its_session() {
     tokio::time::timeout(END, ending).await.expect("it ends");
 }
 
-/// Changes prompts, blocks agents, and would block what has happened already.
+/// Changes prompts, blocks agents, and tries to block events that have happened already.
 struct OfAgent(&'static str, i32);
 
 impl Hook for OfAgent {

@@ -71,7 +71,7 @@ async fn refusals_say_what_to_do_and_are_recorded() {
         let records = bench.records();
         let [(_, closing)] = records.as_slice() else { panic!("{name} {args}: {records:?}") };
         assert_eq!(closing.error, Some(kind), "{name} {args}");
-        // What was asked is known of every refusal, and of a path outside that it was refused.
+        // The record of every refusal has the arguments, and that of a path outside names the refused path.
         let same = hashes.insert(closing.opening.arguments, args.clone());
         assert!(same.is_none_or(|same| same == args), "{name} {args}");
         if kind == Kind::PathDenied {

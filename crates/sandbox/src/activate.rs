@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 sinew_tool::word_enum! {
-    /// What is looked for in the working directory and above it, up to its root.
+    /// The kinds of environment that sinew looks for in the working directory and above it, up to its root.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Activate {
         /// A virtual environment of Python: its programs come first.

@@ -252,7 +252,7 @@ impl Following {
         }
     }
 
-    /// Reads what is left; returns the result, and the request for closing.
+    /// Reads the remaining output; returns the result, and the request for closing.
     pub(super) fn end(
         mut self,
         became: Became,
@@ -267,7 +267,7 @@ impl Following {
 }
 
 impl Clock {
-    /// Does what is due; returns when something is due next, or `None` if the supervisor is lost.
+    /// Acts on the times that have passed; returns the next one, or `None` if the supervisor is lost.
     fn keep_time(&mut self, line: impl AsFd, total: u64, tell: &dyn Fn(u64)) -> Option<Instant> {
         let now = Instant::now();
         if self.stop_at.is_some_and(|at| at <= now) {

@@ -248,7 +248,7 @@ impl<'a> Supervisors<'a> {
         was_supervisor
     }
 
-    /// Waits for the supervisors, whose sockets closed too, and kills what is left. It stays until no child
+    /// Waits for the supervisors, whose sockets closed too, and kills the remaining processes. It stays until no child
     /// remains, as the last process that knows them.
     fn end_all(mut self) {
         let until = Instant::now() + LAST;

@@ -239,7 +239,7 @@ impl Commands {
         &self.settings.unprotected
     }
 
-    /// Returns the sandbox level of a session and what is missing; opens the session if needed.
+    /// Returns the sandbox level of a session and its missing features; opens the session if needed.
     pub fn probe(
         &self,
         session: &str,
@@ -316,7 +316,7 @@ impl Commands {
         }
     }
 
-    /// Takes the refusals out of what was captured, in words. That of a Unix datagram socket is reported only
+    /// Takes the findings out of the captured output, in words. That of a Unix datagram socket is reported only
     /// if the command failed: many programs go on without one.
     fn findings(&self, captured: &mut Captured) -> SandboxFindings {
         let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });

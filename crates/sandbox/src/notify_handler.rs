@@ -160,7 +160,7 @@ impl NotifyHandler {
         Self { judge, found, n_unnamed, has_all_changes, thread }
     }
 
-    /// Returns what was found, once files without a name are judged.
+    /// Returns the findings, once files without a name are judged.
     pub(super) fn findings(&self) -> Findings {
         let until = Instant::now() + JUDGED;
         while 0 < self.n_unnamed.load(Ordering::Acquire) && Instant::now() < until {

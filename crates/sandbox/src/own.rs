@@ -370,7 +370,7 @@ fn outside(path: &OsStr, roots: &[PathBuf]) -> OsString {
         let real = real_or_same(dir);
         dir.is_absolute() && !roots.iter().any(|root| real.starts_with(root))
     });
-    // What was split can be joined.
+    // Paths that were split from a `PATH` can be joined.
     std::env::join_paths(trusted).unwrap_or_default()
 }
 
@@ -403,7 +403,7 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
     }
 }
 
-/// What is kept of the streams of a program.
+/// The limits of the kept streams of a program.
 const KEEP: Keep = Keep { merged: (0, 0), stream: (MAX_OWN_OUTPUT, 0) };
 
 /// Kills a program that writes more than both of its streams may hold.

@@ -51,7 +51,7 @@ pub(crate) fn may_hold_own_files(dir: &Path) -> bool {
     dir.file_name().is_some_and(|name| SHARED_NAMES.iter().any(|shared| name == *shared))
 }
 
-/// The known directories.
+/// Whether changes in each known directory of such a name are not kept.
 #[derive(Debug, Default)]
 pub(crate) struct RebuiltDirs(HashMap<PathBuf, bool>);
 

@@ -338,7 +338,7 @@ impl Drop for KillOnDrop<'_> {
     }
 }
 
-/// What is known of a whole output.
+/// The stored copy of a whole output, and its number of lines.
 struct Whole {
     stored: Option<String>,
     n_lines: u64,

@@ -71,7 +71,7 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Applies the containment of a policy, or returns what is missing for it.
+    /// Applies the containment of a policy, or returns the feature that is missing for it.
     pub(super) fn enter(policy: &Policy, outside: Option<Outside>) -> Result<Self, Shortfall> {
         let mut sandbox = Self {
             level: policy.level,
@@ -253,7 +253,7 @@ impl Sandbox {
         part.map_err(|shortfall| self.missing.push(shortfall)).ok()
     }
 
-    /// Returns what is missing although the sandbox level works.
+    /// Returns the features that are missing although the sandbox level works.
     pub(super) fn missing(&self) -> &[Shortfall] {
         &self.missing
     }

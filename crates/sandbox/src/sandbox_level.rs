@@ -56,7 +56,7 @@ pub(super) const WATCHED_NAMES: &str = "watched names";
 /// A feature that this machine lacks, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
-    /// What is missing, in a word or two.
+    /// The missing feature, in a word or two.
     pub what: String,
     /// Why, as the system says it.
     pub why: String,

@@ -71,7 +71,7 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Returns how it is contained, and what is missing of that.
+    /// Returns how it is contained, and the features that are missing for that.
     pub fn containment(&self) -> (SandboxLevel, Vec<String>) {
         let missing = self.session.missing.iter().map(|one| one.what.clone());
         (self.session.level, missing.collect())

@@ -113,7 +113,7 @@ impl Session {
         Err(NoSession::Weak(missing))
     }
 
-    /// Starts a helper on one level; returns what is missing although it works, or why it fails.
+    /// Starts a helper on one level; returns the features that are missing although it works, or why it fails.
     fn on_level(
         helper: &Helper,
         level: SandboxLevel,

@@ -20,7 +20,7 @@ use super::input_queue::Piece;
 /// Both ends of a pty.
 #[derive(Debug)]
 pub(super) struct Pty {
-    /// sinew's end: reads what was shown and writes what is typed.
+    /// sinew's end: reads the shown output and writes the typed input.
     pub(super) ours: OwnedFd,
     /// The command's end.
     pub(super) theirs: OwnedFd,

@@ -39,7 +39,7 @@ pub enum NotProven {
     NoCheckpoints,
     /// Changes of commands cannot be recorded on this machine.
     NotRecorded,
-    /// The limit of what is kept for undo is reached.
+    /// The kept changes have reached their limit.
     NoRoom,
     /// Processes of a command are not limited or not all killed.
     Processes,

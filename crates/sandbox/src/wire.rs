@@ -86,7 +86,7 @@ impl Outside {
     }
 }
 
-/// The answer of the helper: what is missing although its level works, or why the level fails.
+/// The answer of the helper: the features that are missing although its level works, or why the level fails.
 pub(super) type Ready = Result<Vec<Shortfall>, Shortfall>;
 
 /// One command to run.
@@ -133,8 +133,8 @@ pub(super) enum Report {
     },
 }
 
-/// What was found about a command: its first refusals with their counts and the number of others, and what it
-/// changed that acts later.
+/// The findings about a command: its first refusals with their counts and the number of others, and its changes that
+/// act later.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Findings {
     pub(super) listed: Vec<(Refused, u32)>,

@@ -135,7 +135,7 @@ impl Found {
     /// Notes a word of the expression without a value.
     fn operator(&mut self, word: &str) {
         let was_open = matches!(self.last, Last::Open | Last::Negation);
-        // What was the last action so far is another one.
+        // A word follows the last print action.
         self.has_more |= matches!(self.last, Last::Print | Last::Print0);
         self.last = match word {
             "!" | "-not" => Last::Negation,

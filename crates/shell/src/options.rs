@@ -1,4 +1,4 @@
-//! Option tables of programs, from their manuals: which options only shape what is read.
+//! Option tables of programs, from their manuals: which options only affect reading.
 //!
 //! A table has each harmless option with its argument, and other long ones, to resolve abbreviations alike.
 

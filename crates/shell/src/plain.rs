@@ -458,7 +458,7 @@ impl Writer<'_> {
         let table = "-0rt -n= -P= -s= --null --no-run-if-empty --max-args= --max-procs= --verbose";
         let parsed = Options { table, is_posix: true }.parse("xargs", args)?;
         let unclear = |why: &str| Unclear::new("shell.operand", why);
-        // As written, its input is not what was checked.
+        // As written, its input differs from the checked names.
         let names = names.filter(|_| self.rest.is_none());
         let Some(names) = names else {
             return Err(unclear("what xargs hands on is only known when it runs"));

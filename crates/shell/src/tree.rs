@@ -1,7 +1,7 @@
 //! Parses a text for the shell to a tree-sitter syntax tree, and reads the commands that are understood.
 //!
 //! Only a few kinds of nodes are understood, with known children. A difference between grammar and shell is
-//! harmless: the script that runs is written anew from what was understood.
+//! harmless: the script that runs is written anew from the understood commands.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

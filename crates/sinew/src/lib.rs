@@ -126,7 +126,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
             false => wiring::CliInput::by_person(&cli.global)?,
         };
         match cli.command {
-            // `audit` and `log` work in any directory, and `doctor` reports what is broken.
+            // `audit` and `log` work in any directory, and `doctor` reports broken parts.
             cli::Command::Audit { .. } | cli::Command::Log(_) => {
                 wiring::load_anyway(said, for_load.clone(), Project::Optional)
             }

@@ -31,7 +31,7 @@ struct Skills {
     own: Weak<Self>,
     runtime: Weak<Runtime>,
     finder: SkillFinder,
-    /// What was found: first by the first call that asks, then by the thread that polls.
+    /// The found skills: first those of the first call that asks, then those of the thread that polls.
     found: OnceLock<Mutex<Arc<FoundSkills>>>,
 }
 

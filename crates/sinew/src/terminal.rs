@@ -18,7 +18,7 @@ use crate::screen;
 
 /// Returns whether this process has an interactive terminal.
 pub(crate) fn is_attended() -> bool {
-    // The standard library would allocate a buffer for what is read.
+    // The standard library would allocate a read buffer.
     rustix::stdio::stdin().is_terminal() && io::stderr().is_terminal()
 }
 

@@ -104,7 +104,7 @@ impl Transcript for Memory {
         if self.full_at.is_some_and(|full| full <= entries.len()) {
             return Err(String::from("no space left on device"));
         }
-        // What is stored is what is read again.
+        // A stored entry is the same when it is read again.
         let json = serde_json::to_string(entry).unwrap();
         entries.push(serde_json::from_str(&json).unwrap());
         Ok(())

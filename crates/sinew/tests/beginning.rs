@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::client::{Answers, serve};
 use crate::served::{Place, command};
 
-/// Returns the instructions without the line about the roots, and what is printed.
+/// Returns the instructions without the line about the roots, and the printed text.
 fn begun(place: &Place, args: &[&str]) -> (Vec<String>, String) {
     let mut command = command(&place.home);
     command.args(args).arg("mcp").current_dir(&place.root);
@@ -73,7 +73,7 @@ fn each_vocabulary_is_told_what_to_prefer() {
             &["--dialect", "codex"],
             &["There are `apply_patch`.", "Change files with `apply_patch`."],
         ),
-        // Only what is served is named.
+        // Only served tools are named.
         (
             &["--dialect", "aionrs", "--tools", "Grep,Bash"],
             &[

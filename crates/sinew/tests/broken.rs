@@ -1,4 +1,4 @@
-//! What is broken around sinew is said in a few lines, and stops no command that could help with it.
+//! sinew reports broken files around it in a few lines, and they stop no command that could help.
 
 use std::fs;
 use std::io::Write as _;

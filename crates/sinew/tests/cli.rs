@@ -120,7 +120,7 @@ fn answers_that_cannot_be_written_are_a_failure() {
     let mut child = mcp.stdin(Stdio::piped()).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     for (id, method, params) in [(1, "initialize", shake), (2, "tools/call", params)] {
-        // The server stops reading as soon as it sees what is wrong.
+        // The server stops reading as soon as a write fails.
         let _ = writeln!(
             input,
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
@@ -965,7 +965,7 @@ const KEYS: &[Row] = &[
     ("ledger.max_age_days", "7", SHOW, "", Seen::Resolved("ledger.max_age_days = 7")),
     ("ledger.max_records", "7", SHOW, "", Seen::Resolved("ledger.max_records = 7")),
     ("mcp.max_line_bytes", "4096", &["mcp"], "{ping}", Seen::Shows("4096 bytes", "\"result\"")),
-    // What is asked there is tried where a server is.
+    // Tests with a server check the requests to it.
     ("webhook.url", "http://example.com/", LIST, "", Seen::Shows("is for this machine", "a.txt")),
     ("webhook.secret_file", "{root}/x", WEBHOOK, "", Seen::Shows("must lie outside", "a.txt")),
     // What stands in these files is tried where metrics are.

@@ -267,7 +267,7 @@ fn a_damaged_database_is_kept_aside_by_an_idling_server_and_told() {
     let doctor = sinew(&place.home, &place.root, &["doctor"]);
     assert_eq!(doctor.status.code(), Some(1), "{}", said(&doctor));
     assert!(said(&doctor).contains("sinew.db.corrupt-"), "{}", said(&doctor));
-    // What was called afterwards is recorded in the new one.
+    // Later calls are recorded in the new one.
     let listed = said(&sinew(&place.home, &place.root, &["audit", "list"]));
     assert_eq!(listed.matches("Read").count(), 2, "{listed}");
 }
@@ -416,7 +416,7 @@ fn a_damaged_index_of_checkpoints_is_told_by_the_doctor() {
     assert!(said(&doctor).contains("MISSING  undo"), "{}", said(&doctor));
 }
 
-/// Every command says what is in the way, and none takes the file for something else.
+/// Every command names the file that is in the way, and keeps its content.
 #[test]
 fn a_state_directory_that_is_a_file_is_said() {
     let place = Place::new();

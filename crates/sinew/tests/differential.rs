@@ -238,7 +238,7 @@ fn in_parts(
         let entries = fs::read_dir(bench.tree.root.join(&path))
             .map_err(|error| format!("{path} alone is too much: {error}"))?;
         for name in entries.map(|entry| entry.unwrap().file_name()) {
-            // What is named itself is searched even where ignore files leave it out.
+            // A path that a call names is searched even where ignore files leave it out.
             let beneath = [path.as_bytes(), b"/", name.as_bytes()].concat();
             let first = bench.heeded.range(beneath.clone()..).next();
             if first.is_some_and(|first| first.starts_with(&beneath)) {

@@ -324,7 +324,7 @@ fn other_state_counts_once_confirmed() {
     let said = machine.serve(&database, &variables);
     assert_eq!(n_recorded(), [n_calls, n_calls], "{}", said.err);
     assert_eq!(loosened(&said), [""; 0], "{}", said.err);
-    // What is trusted there confirms nothing.
+    // A trust file in a place that only the client names confirms nothing.
     fs::create_dir_all(machine.at("unpacked/.local/state/sinew")).unwrap();
     let confirming = machine.at("unpacked/.local/state/sinew/trust.toml");
     fs::copy(machine.at("home/.local/state/sinew/trust.toml"), confirming).unwrap();

@@ -2,8 +2,8 @@
 //! runtime, in two dialects, beside a program that reads a text, replaces and writes it.
 //!
 //! A directory is recorded whole before and after each call: names, contents, modes, owners, links,
-//! extended attributes. After a refusal nothing may differ; after a change, nothing but what was
-//! asked for. Everything else is damage. The table goes to `docs/fidelity.md`.
+//! extended attributes. After a refusal nothing may differ; after a change, nothing but the requested part. Everything
+//! else is damage. The table goes to `docs/fidelity.md`.
 
 mod case;
 
@@ -136,7 +136,7 @@ fn check(case: &Case, deed: CaseOp, maker: Maker) -> Outcome {
     }
 }
 
-/// Makes an edit, restores what was there before, and says what became of it.
+/// Makes an edit, restores the files before it, and returns the outcome.
 fn restored(case: &Case, dialect: Dialect, top: &Path, before: Snapshot) -> Outcome {
     let state = tempfile::tempdir().unwrap();
     let state = StateDir::open(&state.path().join("state")).unwrap();

@@ -1,5 +1,5 @@
 //! Names and texts that would move the cursor, begin a line of sinew's own or turn text round: no command prints
-//! them raw for a person, and every command gives programs exactly what is there.
+//! them raw for a person, and every command gives programs the exact bytes.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -292,7 +292,7 @@ fn a_file_is_imported_or_refused_with_its_place() {
         let shown = String::from_utf8([done.stdout.clone(), done.stderr].concat()).unwrap();
         assert_eq!(done.status.code(), Some(code), "{form} {text}: {shown}");
         assert!(shown.contains(said), "{form} {text}: {shown}");
-        // What is written is a configuration.
+        // The written text is a configuration.
         if code == 0 {
             let written = place.home.join("written.toml");
             fs::write(&written, done.stdout).unwrap();

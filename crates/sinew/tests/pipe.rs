@@ -241,7 +241,7 @@ fn an_answer_covers_what_it_says_and_for_as_long() {
     other.end();
 }
 
-/// What is asked about, and what a user changes before it is answered.
+/// The command of a question, the files before it, a change by the user before the answer, and its file.
 type Changed = (&'static str, fn(&Path), fn(&Path), &'static str);
 
 const CHANGES: &[Changed] = &[

@@ -508,7 +508,7 @@ fn a_tool_that_does_the_same_is_named_once() {
     }
 }
 
-/// Every class of addresses, in every spelling: what is not public is denied.
+/// Every class of addresses, in every spelling: those that are not public are denied.
 #[test]
 fn addresses_are_judged_by_their_class() {
     let rows: Vec<(&str, Value)> = include_str!("data/urls.txt")

@@ -136,7 +136,7 @@ fn calls() -> Vec<(&'static str, Vec<Value>)> {
     };
     let mut edits = on(&json!({ "old_string": " text", "new_string": "  text" }));
     edits.extend(on(&json!({ "old_string": "  text", "new_string": " text" })));
-    // What is like it is shown where a text is not found.
+    // Where a text is not found, the reply shows similar text.
     edits.extend(on(&json!({ "old_string": "the inside texts", "new_string": "x" })));
     let mut writes = on(&json!({ "content": "the inside text\n" }));
     writes.push(json!({ "file_path": "swap/new/file.txt", "content": "the inside text\n" }));

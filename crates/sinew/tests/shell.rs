@@ -100,7 +100,7 @@ fn who_may_not_run_commands_is_told_why() {
     assert!(!home.project.join("made").exists());
 }
 
-/// No approver can be asked here, so what is not plain does not run.
+/// No approver can be asked here, so a command that is not plain does not run.
 #[test]
 fn what_only_reads_runs_unasked() {
     let home = Home::new();
@@ -364,7 +364,7 @@ fn a_refusal_names_what_would_allow_it() {
         // Once a command that ended with 0 kept this to itself.
         let piped = json!({ "command": format!("({command}) 2>&1 | tail -n 1; true") }).to_string();
         let done = home.run(&["--approvals", "allow", "--set", &deny, "call", "Bash", &piped]);
-        // What was left undone is a failure all the same.
+        // A refused change is a failure all the same.
         let fails = grant.contains(".envrc") || grant.starts_with("run.unprotected");
         assert_eq!(done.0, if fails { 3 } else { 0 }, "{command}: {done:?}");
         let said = if fails { &done.2 } else { &done.1 };
@@ -586,7 +586,7 @@ fn what_runs_later_is_reported() {
             "mkdir -p k/l; ln -s ../.. k/l/top; ln -s k/l/top/../gone by-way",
             "/by-way -> k/l/top/../gone]",
         ),
-        // What is gone takes the place of nothing.
+        // Files that no longer exist take no place in the list.
         (
             "mkdir d; for n in $(seq 1100); do touch d/Makefile; rm d/Makefile; ln -s x d/$n; rm d/$n; \
              mkdir d/$n; touch d/$n/Makefile; rm -r d/$n; done; touch GNUmakefile; ln -s /etc late",

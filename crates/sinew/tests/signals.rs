@@ -1,4 +1,4 @@
-//! Signals that end the command: what was answered and what runs has its closing record, and the
+//! Signals that end the command: answered and running calls have their closing records, and the
 //! exit code says which signal it was.
 
 use std::fs::{self, File};

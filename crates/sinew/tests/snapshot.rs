@@ -8,11 +8,11 @@ use std::path::Path;
 
 use rustix::fs::{lgetxattr, llistxattr};
 
-/// What is at each path.
+/// The entry at each path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Snapshot(pub(crate) BTreeMap<String, Node>);
 
-/// What is at one path.
+/// The entry at one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) kind: &'static str,
@@ -41,7 +41,7 @@ impl Snapshot {
         Self(nodes)
     }
 
-    /// Returns the first difference to what was expected.
+    /// Returns the first difference from the expected snapshot.
     pub(crate) fn differs(&self, found: &Self) -> Option<String> {
         for (name, node) in &self.0 {
             match found.0.get(name) {

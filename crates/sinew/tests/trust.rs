@@ -522,7 +522,7 @@ fn at_terminal(command: &mut Command, typed: &str) -> String {
     terminal.write_all(typed.as_bytes()).unwrap();
     let mut child = command.spawn().unwrap();
     child.wait().unwrap();
-    // No process has the other end any more, so what was written is all that comes.
+    // No process has the other end any more, so reading ends after the written text.
     command.stdin(Stdio::null()).stderr(Stdio::null());
     drop(keep);
     let mut shown = Vec::new();

@@ -320,7 +320,7 @@ fn what_somebody_else_changed_is_refused_unless_forced() {
         let forced = bench.restore(&id, json!({ "force": true }));
         assert!(forced.ok, "{name}: {forced:?}");
         assert_eq!(wanted, picture(&bench.root), "{name}");
-        // What was forced away comes back too.
+        // A state that force replaced comes back too.
         let again = bench.restore(&forced.meta.checkpoint_id.unwrap(), json!({}));
         assert!(again.ok, "{name}: {again:?}");
         assert_eq!(there, picture(&bench.root), "{name}");
@@ -372,7 +372,7 @@ fn a_new_file_of_another_mode_can_be_undone() {
     assert!(!bench.root.join("run.sh").exists());
 }
 
-/// What was kept for a change that was refused had stayed, uncounted.
+/// Contents kept for a refused change had stayed, uncounted.
 #[test]
 fn refused_changes_do_not_fill_the_store() {
     let small = CheckpointSettings {
@@ -777,7 +777,7 @@ fn a_turn_is_listed_and_undone() {
     place.says(&["checkpoint", "restore", "c6", "--turn", "--yes"], 2, &["belongs to a turn"]);
 }
 
-/// What was lost had been shown as if it would come back, and no reply said how the rest does.
+/// Lost contents had been shown as if they would come back, and no reply said how to restore the rest.
 #[test]
 fn a_person_is_told_what_is_lost() {
     let place = project();

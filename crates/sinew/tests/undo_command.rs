@@ -89,7 +89,7 @@ fn what_a_person_changed_since_is_told_and_kept() {
     assert_eq!(place.content(), "mine\n");
     place.undoes(&["--force"], "1\n");
     place.undoes(&["--redo"], "mine\n");
-    // What was taken back by hand is passed over.
+    // A change that was taken back by hand is passed over.
     fs::write(place.root.join("a.txt"), "1\n").unwrap();
     place.undoes(&["--force"], "one\n");
 }

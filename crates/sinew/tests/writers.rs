@@ -1,5 +1,5 @@
-//! Eight threads and two processes change one file, each after reading it: what was answered as done
-//! stays in the file, and who is refused is told who came first.
+//! Eight threads and two processes change one file, each after reading it: a change that was answered as done stays in
+//! the file, and a refused writer learns who came first.
 //!
 //! The same harness without remembered reads first loses some of it: a race without a loser proves
 //! nothing.

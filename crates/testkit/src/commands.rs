@@ -43,7 +43,7 @@ impl Scripted {
         Arc::new(Self { finished, background, written, asked, typed, size })
     }
 
-    /// Returns what was typed.
+    /// Returns the typed input.
     pub fn typed(&self) -> Vec<Typed> {
         std::mem::take(&mut lock(&self.typed))
     }

@@ -1,7 +1,7 @@
 //! What the one caller of a World in memory knows of its files.
 //!
 //! It answers as the knowledge of the guard does: the content decides where it is known, else the
-//! state; own writes are known; what is gone may be written anew. No other caller has a name
+//! state; own writes are known; a missing file may be written anew. No other caller has a name
 //! here, so every other writer is another program.
 
 use std::collections::HashMap;

@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 102_400;
 /// A time in an inbox and an outbox, in milliseconds since 1970.
 const AT_MS: u64 = 1_800_000_000_123;
 
-/// The inbox of the session, and what was sent.
+/// The inbox of the session, and the sent messages.
 ///
 /// Agents are `peer`, `full` (whose inbox is) and `often` (which got too many). Channels are `console` and `telegram`, whose chat
 /// says what its service answers: `429`, `401`, `404`, `408` (nothing), `409` (this call sent it before), `410` (an earlier

@@ -164,7 +164,7 @@ impl MemoryWorld {
         }
     }
 
-    /// Returns what is known of a path, links not followed.
+    /// Returns the metadata of a path, without following links.
     pub fn meta(&self, path: &str) -> Option<FileMeta> {
         self.tree().get(&absolute(path)).map(Node::meta)
     }

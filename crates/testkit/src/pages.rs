@@ -19,7 +19,7 @@ pub struct Pages {
     requests: Arc<Mutex<Vec<WebRequest>>>,
 }
 
-/// What is found for a query.
+/// The results of a query.
 #[derive(Debug, Clone)]
 struct Found {
     results: Vec<SearchResult>,
@@ -49,7 +49,7 @@ impl Pages {
         self
     }
 
-    /// Adds what is found for a query, with the body of the answer.
+    /// Adds the results of a query, with the body of the answer.
     #[must_use]
     pub fn finding(mut self, query: &str, results: Vec<SearchResult>, body: &[u8]) -> Self {
         let found = Found { results, body: body.to_vec() };

@@ -132,7 +132,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// Gives what is at a path, with all beneath it, another path. `no_parent` says that nothing can
+    /// Gives an entry, with all beneath it, another path. `no_parent` says that nothing can
     /// be made there.
     pub(crate) fn rename(
         &mut self,
@@ -187,7 +187,7 @@ impl Tree {
     /// Follows a path as the kernel does, but never out of the root. Its spelling was checked.
     pub(crate) fn resolve(&self, path: &Path, links: Links) -> Result<Place, FileError> {
         let directory = means_directory(path);
-        // Each step knows whether it comes out of a link: what is missing there is never created.
+        // Each step knows whether it comes out of a link: a name that is missing there is never created.
         let mut steps: Vec<(String, bool)> = reversed(path, false);
         let mut real = PathBuf::from("/");
         let mut n_links = 0;

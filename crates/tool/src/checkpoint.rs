@@ -165,8 +165,8 @@ impl RestorePlan {
         })
     }
 
-    /// Leaves refused paths as they are, with what is beneath them; a directory that something left is in is not replaced. The
-    /// files of a repository's `.git` stay together.
+    /// Leaves refused paths as they are, with the paths beneath them; a directory that holds a left path is not
+    /// replaced. The files of a repository's `.git` stay together.
     pub fn leave_refused(&mut self, forced: bool) {
         let refused = self.refused(forced);
         let refused: Vec<(PathBuf, String)> = refused
@@ -188,7 +188,7 @@ impl RestorePlan {
         self.left.sort_by(|one, other| one.path.cmp(&other.path));
     }
 
-    /// Leaves a path as it is, with what is beneath it.
+    /// Leaves a path as it is, with the paths beneath it.
     pub fn leave(&mut self, path: &Path, why: &str) {
         if self.left.iter().all(|left| left.path != path) {
             self.left.push(LeftPath { path: path.to_owned(), why: why.to_owned() });
@@ -343,7 +343,7 @@ mod tests {
         };
         check(files(), false, &["/p/a"], &["/p/b"]);
         check(files(), true, &[], &["/p/a", "/p/b"]);
-        // What is to come back beneath a path that stays has no directory.
+        // A file cannot come back beneath a path that stays.
         let beneath = vec![
             step("/p/d", MakeDirectory, directory(), Some("others changed it")),
             step("/p/d/a", Write, Was::Unkept, None),

@@ -228,7 +228,7 @@ pub struct InboxMessage {
 
 /// The messages of a World: the one that the call sends, and the inbox of its session.
 pub trait Messages: Send + Sync {
-    /// Sends the message of the call. Dropping the future ends the wait for an answer, not what was sent already.
+    /// Sends the message of the call. Dropping the future ends the wait for an answer; a sent message stays sent.
     fn send(&self) -> BoxFuture<'static, Result<SentMessage, ToolError>>;
 
     /// Takes the oldest messages, at most so many, out of the inbox of the caller's session. Each is returned once.

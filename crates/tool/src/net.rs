@@ -24,7 +24,7 @@ pub struct UrlClaim {
     pub argument: &'static str,
     /// The address as written.
     pub url: String,
-    /// What is sent there beside a plain request to read, a line each: for the question.
+    /// The method, headers and body that a plain request to read lacks, a line each: for the question.
     pub sent: Vec<String>,
 }
 

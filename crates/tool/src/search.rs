@@ -24,7 +24,7 @@ crate::word_enum! {
 }
 
 crate::word_enum! {
-    /// What is done with the name of a provider.
+    /// How a search uses the name of a provider.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum ProviderChoice {
         /// It answers, or the call fails.
@@ -43,7 +43,7 @@ pub struct SearchClaim {
     pub argument: &'static str,
     /// The provider as written, if one is.
     pub provider: Option<String>,
-    /// What is done with that name.
+    /// How the search uses that name.
     pub choice: ProviderChoice,
 }
 
@@ -66,7 +66,7 @@ impl SearchTarget {
     }
 }
 
-/// What is searched.
+/// The words of a search, and the form of its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery {
     /// The words.

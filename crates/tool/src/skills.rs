@@ -35,13 +35,13 @@ pub struct SkillCaller<'a> {
 }
 
 impl<'a> SkillCaller<'a> {
-    /// Returns what has the tools of the skill from then on; see [`agents::address`].
+    /// Returns the address of the agent or session that gets the tools of the skill; see [`agents::address`].
     pub fn address(&self) -> &'a str {
         agents::address(self.session, self.agent)
     }
 }
 
-/// What is wanted of a skill.
+/// A request for a skill or one of its files.
 #[derive(Debug, Clone, Copy)]
 pub struct SkillRequest<'a> {
     /// The name of the skill.

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Who searches for tools: a session, in one dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolSearcher<'a> {
-    /// The session, which lists from then on what is found.
+    /// The session, which lists the found tools from then on.
     pub session: &'a str,
     /// The dialect, which names the tools.
     pub dialect: &'a str,

@@ -15,7 +15,7 @@ use crate::resolver::{Resolve, ResolveError};
 pub struct NotPublic {
     /// The address.
     pub address: IpAddr,
-    /// What is there.
+    /// The use of its block.
     pub what: &'static str,
     /// The document that says so; empty for this host's own addresses.
     pub source: &'static str,

@@ -1,6 +1,6 @@
 //! Fetches pages: redirects are steps of their own, and every host is judged before a connection to it.
 //!
-//! Only `http` and `https`. Credentials and bodies go to no other origin. What is read is bounded in bytes after
+//! Only `http` and `https`. Credentials and bodies go to no other origin. The read body is bounded in bytes after
 //! decompression, in redirects, in time without an answer and in all.
 
 use std::error::Error;
@@ -204,7 +204,7 @@ impl Fetcher {
         let key = address.as_str().to_owned();
         let fetched = self.fetch_anew(address, request, judge).await?;
         if !is_reusable && !only_reads {
-            // What is sent may change what a page says.
+            // A request that sends data may change the content of pages.
             self.answers.clear();
         }
         let no_store = fetched.headers.iter().any(|(name, value)| {
@@ -326,7 +326,7 @@ impl Fetcher {
         let idle = self.settings.idle_timeout;
         match timeout(idle, sent.send()).await {
             Ok(Ok(response)) => {
-                // What connected must be what was judged.
+                // The connected address must be the judged one.
                 let is_judged = !is_allowed && proxy.is_none();
                 if let Some(peer) = response.remote_addr().filter(|_| is_judged) {
                     address::judge(&[peer.ip()]).map_err(|error| not_public(host, error))?;
@@ -365,7 +365,7 @@ impl Fetcher {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         };
         let headers: Vec<_> = response.headers().iter().filter_map(text).collect();
-        // Of what was decompressed the header is gone.
+        // A decompressed answer has lost this header.
         let encoded = headers.iter().find(|(name, _)| name == "content-encoding");
         if let Some((_, encoding)) = encoded.filter(|(_, encoding)| encoding != "identity") {
             // The server chooses the word.

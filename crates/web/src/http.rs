@@ -24,7 +24,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 pub struct HttpAddress(Url);
 
 impl HttpAddress {
-    /// Parses an address. The error says what is wrong with it.
+    /// Parses an address. The error says why it is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         let address = Self::parse_plain(text)?;
         match address.is_encrypted() || address.is_loopback() {
@@ -33,7 +33,7 @@ impl HttpAddress {
         }
     }
 
-    /// Parses an address that may be `http` of any machine: what is sent there can be read and changed on the way.
+    /// Parses an address that may be `http` of any machine: others can read and change a request on the way.
     pub fn parse_plain(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| error.to_string())?;
         match url.scheme() {

@@ -141,7 +141,7 @@ impl DnsResolver {
         match (v4, v6) {
             (Ok(v4), Ok(v6)) if v4.is_empty() && v6.is_empty() => Err(ResolveError::NoAddress),
             (Ok(v4), Ok(v6)) => Ok([v4, v6].concat()),
-            // Some servers fail for one kind alone. What is connected to is known and judged all the same.
+            // Some servers fail for one kind alone. The address of the connection is judged all the same.
             (Ok(found), Err(_)) | (Err(_), Ok(found)) if !found.is_empty() => Ok(found),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }

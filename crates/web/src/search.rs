@@ -175,7 +175,7 @@ impl Searcher {
                 break response;
             }
             let wait = match response.header("retry-after") {
-                // A date, or what is no time at all, is too long to wait for.
+                // A date, or an invalid value, is too long to wait for.
                 Some(after) => after.trim().parse().map_or(Duration::MAX, Duration::from_secs),
                 None => Duration::from_secs(1 << n_asked),
             };
@@ -243,7 +243,7 @@ impl Searcher {
     }
 }
 
-/// Returns the results of an answer, or what is wrong with it.
+/// Returns the results of an answer, or its error.
 fn results(
     provider: SearchProvider,
     response: &WebResponse,

@@ -27,7 +27,7 @@ const MAX_CPU_S: [u64; 2] = [1, 2];
 pub(crate) const MAX_LIFE: Duration = Duration::from_secs(5);
 /// The stack of the conversion: a converter descends into nested elements.
 const STACK: usize = 64 << 20;
-/// The largest page that is converted; what is more is left out.
+/// The largest page that is converted; the rest is left out.
 pub const MAX_HTML: usize = 10 << 20;
 
 /// Becomes the worker and exits, if this process was started as one. Called first in `main`.

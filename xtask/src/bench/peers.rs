@@ -1,5 +1,4 @@
-//! What is measured: sinew, the servers and programs it is measured against, and how each is
-//! obtained and started.
+//! The measured programs: sinew, the servers and programs to compare it with, and how each is obtained and started.
 //!
 //! Peers are installed once, in fixed versions, beneath the folder of the bench. A peer that cannot
 //! be had on this machine (Node is not there) leaves its part of a row out.
@@ -63,7 +62,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Installs what is missing. `ours` is the sinew to measure, `None` where only peers are.
+    /// Installs the missing programs. `ours` is the sinew to measure, `None` where only peers are.
     pub(super) fn obtain(root: &Path, folder: &Path, ours: Option<Ours>) -> Result<Self> {
         let rg = ripgrep(root, folder)?;
         let rust_fs = installed(root, folder, "rust-mcp-filesystem", RUST_FS, &[])?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Bench;
 use super::stats::{Measured, Series};
 
-/// One line of the table: what is measured and what must hold.
+/// One line of the table: its measurement and its gate.
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) about: &'static str,

@@ -1,9 +1,8 @@
 //! Series of samples, and measuring several sides in turns.
 //!
 //! A shared machine slows down and speeds up while a row is measured. So the sides of a row take
-//! turns within each round, every other round in the opposite order, and what is compared are
-//! medians of the same run. There are no confidence intervals: a row that misses a gate is measured
-//! anew, and both answers are for a person to read.
+//! turns within each round, every other round in the opposite order, and a row compares medians of the same run. There
+//! are no confidence intervals: a row that misses a gate is measured anew, and both answers are for a person to read.
 
 use anyhow::{Context, Result};
 

@@ -119,7 +119,7 @@ fn collect(folder: &Path, within: &Path, files: &mut Vec<(PathBuf, PathBuf)>) ->
     Ok(())
 }
 
-/// Copies the files; `n` is how many files the tree has before, and what is returned after.
+/// Copies the files; `n` is how many files the tree has before. Returns how many it has after.
 fn copy(files: &[(PathBuf, PathBuf)], to: &Path, mut n: usize) -> Result<usize> {
     for (source, within) in files {
         let path = to.join(within);
@@ -216,7 +216,7 @@ pub(super) fn long_line(parent: &Path, n_bytes: usize) -> Result<PathBuf> {
     })
 }
 
-/// Makes a path unless it is there: first under another name, so that what is there is whole.
+/// Makes a path unless it is there: first under another name, so that an existing path is whole.
 fn kept(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     if !path.exists() {
         let unfinished = path.with_extension("unfinished");

@@ -182,7 +182,7 @@ fn absolute(module: &Names, path: &Names) -> Option<Names> {
     Some(start)
 }
 
-/// What is found in a file.
+/// The imports and names of a file.
 struct Found<'m> {
     module: &'m Names,
     imported: BTreeMap<String, Names>,

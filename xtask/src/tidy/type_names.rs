@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree, members: &[Member], findings: &mut Vec<Finding>
                 continue;
             }
             let mut types = Types::default();
-            // What is no Rust the compiler tells better.
+            // The compiler reports invalid Rust better.
             let Ok(parsed) = syn::parse_file(&file.text) else { continue };
             types.visit_file(&parsed);
             for name in types.0 {

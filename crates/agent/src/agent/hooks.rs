@@ -30,7 +30,7 @@ impl Agent {
         if self.sub_agent().is_none() && self.runtime.has_hooks_at(HookEvent::TurnStart) {
             let (turn, prompt) = (turn.to_owned(), prompt.to_owned());
             let start = TurnStart { session: session(), turn, prompt, model: model() };
-            // What has begun cannot be blocked.
+            // A turn that has begun cannot be blocked.
             let _ = self.runtime.agent_event(AgentEvent::TurnStart(start)).await;
         }
         self.is_started = true;
@@ -164,7 +164,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Lets hooks block a compaction, or change what is summarized.
+    /// Lets hooks block a compaction, or change the messages that it summarizes.
     pub(super) async fn before_compaction(&mut self, reason: &str) -> Result<(), AgentError> {
         if !self.runtime.has_hooks_at(HookEvent::BeforeCompaction) {
             return Ok(());

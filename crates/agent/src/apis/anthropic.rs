@@ -67,7 +67,7 @@ fn part(part: &Part) -> Option<Value> {
         Part::Thinking { .. } => None,
         Part::Call(call) => Some(json!({
             "type": "tool_use", "id": id(&call.id), "name": call.full_name(),
-            // The API takes objects only. The result says what was wrong with other arguments.
+            // The API takes objects only. The result names the error in other arguments.
             "input": call.parsed_arguments().unwrap_or_default(),
         })),
     }

@@ -7,7 +7,7 @@ use crate::message::{CallResult, Message, Part, Sealed, ToolCall};
 use crate::model::{Completion, ModelErrorKind, StopReason, StreamEvent, ToolSpec, Usage};
 use crate::provider_error::provider_error;
 
-/// Decodes the data of a stream; returns its message, and what was streamed as text, with calls in brackets.
+/// Decodes the data of a stream; returns its message and the streamed text, with calls in brackets.
 fn decode(wire: Wire, data: &[Value]) -> (Result<Completion, ModelError>, String) {
     let mut decoder = Decoder::new(wire);
     let mut shown = String::new();

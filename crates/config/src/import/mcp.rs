@@ -13,7 +13,7 @@ pub(super) fn read(file: &Path, text: &str) -> Result<Imported, String> {
     Ok(imported)
 }
 
-/// Adds servers, with notes on what is another thing here.
+/// Adds servers, with notes on the settings that mean something else here.
 pub(super) fn add(servers: &ServerEntries, imported: &mut Imported) -> Result<(), String> {
     let options = ServerEntries::options(&servers.entries)?;
     for key in &servers.unknown {

@@ -39,7 +39,7 @@ pub struct SkillHead {
     pub for_model: bool,
     /// Whether a person may load it by its name.
     pub for_user: bool,
-    /// What was understood otherwise than it was meant, in words.
+    /// The parts read differently than they were meant, in words.
     pub warnings: Vec<String>,
 }
 

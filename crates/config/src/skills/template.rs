@@ -15,7 +15,7 @@ pub enum Piece {
     Command(String),
 }
 
-/// What is put into instructions.
+/// The values that replace placeholders in instructions.
 #[derive(Debug, Clone, Copy)]
 pub struct TemplateValues<'a> {
     /// The text for `$ARGUMENTS`.

@@ -8,7 +8,7 @@ fn places(dir: &Path) -> SkillPlaces {
     }
 }
 
-/// Lays out files and returns what is found, with the project trusted as it is.
+/// Lays out files and returns the found skills, with the project trusted as it is.
 fn found(files: &[(&str, &str)]) -> (tempfile::TempDir, FoundSkills) {
     let dir = tempfile::tempdir().expect("a directory");
     for (path, text) in files {

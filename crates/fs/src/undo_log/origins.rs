@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{BeforeImage, FileBefore, Inode, UndoRecord};
 
-/// What was at a path before the command.
+/// The state of a path before the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OldState {
     /// Nothing.
@@ -18,16 +18,16 @@ pub enum OldState {
     Directory(u32),
     /// A FIFO, socket or device.
     Special,
-    /// What is at this path now, except perhaps for its mode.
+    /// The content that is now at this path; its mode may differ.
     At(PathBuf),
 }
 
-/// What is at a path now.
+/// The state of a path now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CurrentState {
     /// Nothing that was there before the command.
     New,
-    /// What was at this path before.
+    /// The content that was at this path before.
     From(PathBuf),
 }
 
@@ -39,7 +39,7 @@ pub struct Origins {
     now: BTreeMap<PathBuf, CurrentState>,
     /// Paths whose directory was replaced since they changed.
     earlier: BTreeSet<PathBuf>,
-    /// Directories that moved with what was in them: the path now, and the one before, if anything was there
+    /// Directories that moved with their content: the path now, and the one before, if anything was there
     /// before. A path that a directory left has none. The last of two with the same path counts.
     moved: Vec<(PathBuf, Option<PathBuf>)>,
     /// Inodes of old files that got another name, with the paths of the files.
@@ -48,7 +48,7 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Returns the path that what is at a path had before the command; `None` if it was made since.
+    /// Returns the path before the command of the content that is at a path now; `None` if it was made since.
     pub fn origin(&self, path: &Path) -> Option<PathBuf> {
         match self.now.get(path) {
             Some(CurrentState::New) => return None,
@@ -64,7 +64,7 @@ impl Origins {
         }
     }
 
-    /// Returns whether what is at a path was there before the command and is not kept yet.
+    /// Returns whether the content of a path existed before the command and is not kept yet.
     pub fn must_keep(&self, path: &Path) -> bool {
         self.origin(path).is_some_and(|origin| !self.old.contains_key(&origin))
     }
@@ -75,7 +75,7 @@ impl Origins {
         (!self.old.contains_key(origin)).then_some(origin)
     }
 
-    /// Returns whether the mode of an old path is kept, by the path or by the inode of what is there now.
+    /// Returns whether the mode of an old path is kept, by the path or by its inode now.
     pub fn has_mode(&self, path: &Path, inode: Inode) -> bool {
         let origin = self.origin(path).or_else(|| self.linked.get(&inode).cloned());
         origin
@@ -139,7 +139,7 @@ impl Origins {
         }
     }
 
-    /// Notes that what was at a path is no longer there.
+    /// Notes that a path lost its content, of this old state.
     fn leaves(&mut self, path: PathBuf, old: OldState) {
         if let Some(origin) = self.origin(&path) {
             self.old.entry(origin).or_insert(old);
@@ -164,7 +164,7 @@ impl Origins {
         self.now.insert(to.to_owned(), origin.map_or(CurrentState::New, CurrentState::From));
     }
 
-    /// Moves what is known beneath a directory. The names that it had stay known as empty.
+    /// Moves the known states beneath a directory. The old names stay known as empty.
     fn moves_along(&mut self, from: &Path, to: &Path) {
         for path in beneath_of(&self.now, from) {
             if let Some(moved) = beneath(to, &path, from)
@@ -196,7 +196,7 @@ impl Origins {
         }
         for (now, before) in &self.moved {
             for path in before.iter().flat_map(|_| list(now)) {
-                // What was made there, or moved there by itself, is known.
+                // A path that was made there, or moved there by itself, is known.
                 if !self.now.contains_key(&path)
                     && let Some(origin) = self.origin(&path).filter(|origin| *origin != path)
                 {

@@ -110,7 +110,7 @@ impl Parents {
             return Ok(());
         }
         let Some(path) = place.real.ancestors().nth(1 + n_missing) else { return Ok(()) };
-        // Without the right to change the mode, the change itself says what is missing.
+        // Without the right to change the mode, the change itself returns the error.
         let Some(old) = read_only_dir::mode(&place.dir)? else { return Ok(()) };
         if self.mode_before(path).is_some() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Parents {
         self.changed.iter().find(|changed| changed.path == path).map(|changed| changed.old)
     }
 
-    /// Records that an existing directory gets other permission bits. Until then its owner can change what is in it.
+    /// Records that an existing directory gets other permission bits. Until then its owner can change its entries.
     fn change_mode(
         &mut self,
         dir: &Dir,

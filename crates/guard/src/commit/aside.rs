@@ -1,7 +1,7 @@
 //! Directories that tools make anew, such as `node_modules`: a restore moves them out of the way, and its undo moves them back.
 //!
-//! What commands changed in them is not kept, and programs execute what is in them. They move to `.sinew/undone/NUMBER/NAME` of
-//! their root, which git ignores. One that cannot be moved stays, and the operation tells.
+//! Changes of commands in them are not kept, and programs execute their files. They move to `.sinew/undone/NUMBER/NAME`
+//! of their root, which git ignores. One that cannot be moved stays, and the operation tells.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd};

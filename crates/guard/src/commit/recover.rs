@@ -1,8 +1,8 @@
 //! Crash recovery: any sinew that starts with the same state directory settles journals of dead processes.
 //!
 //! All steps are checked before any name changes. Recovery goes forward, unless a staged file is missing:
-//! then it rolls back. If that is impossible too, the journal is set aside and a warning names what
-//! is missing. Temporary files are removed; a name that another process changed meanwhile stays.
+//! then it rolls back. If that is impossible too, the journal is set aside and a warning names the missing file.
+//! Temporary files are removed; a name that another process changed meanwhile stays.
 //!
 //! Directories are resolved from `/` without symlinks, compared by inode and changed under their locks. A
 //! journal that cannot be settled stays for the next start; an unreadable one is set aside, never followed.
@@ -100,7 +100,7 @@ fn locked(dir: &OwnedFd, name: &CStr) -> io::Result<Option<File>> {
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
-    // Without file locks, each step still checks what was done.
+    // Without file locks, each step still checks the state of its names.
     if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! Commands as calls name them: what is refused, what is kept, how a call is taken back.
+//! Commands as calls name them: refusals, kept output, and how a call is taken back.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -373,7 +373,7 @@ fn one_after_another(place: &Place) -> Result<(), Failed> {
     that(text(&before) == text(&after), || format!("{} and then {}", text(&before), text(&after)))
 }
 
-/// The disk is full of what a command wrote, or of what is stored of its output.
+/// The disk is full of a command's files, or of its stored output.
 fn full_disk(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
     let Some(place) = Place::small(helper, level, "2m") else {
         println!("SKIPPED: mounting is not permitted here, so no disk is full");

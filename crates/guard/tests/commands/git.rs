@@ -22,7 +22,7 @@ const PREFIX: &str = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c GIT_COMMIT
     GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always \
     GIT_CONFIG_KEY_1=init.defaultBranch GIT_CONFIG_VALUE_1=main; ";
 
-/// What is there before the session: a project with branches whose protected files differ, and a repository
+/// The files before the session: a project with branches whose protected files differ, and a repository
 /// to push to.
 const GROUND: &str = r"
 git init -q project && cd project

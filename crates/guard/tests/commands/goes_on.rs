@@ -94,7 +94,7 @@ fn begin_terminal(place: &Place, text: &str) -> Result<(World, String), Failed> 
     Ok((world, id))
 }
 
-/// Looks at what is new, as text, and how the wait ended.
+/// Returns the new output, as text, and how the wait ended.
 fn look(world: &World, id: &str, wait: Wait) -> Result<(String, Waited), Failed> {
     let news = block_on(world.processes.news(id, wait, false))?;
     Ok((String::from_utf8_lossy(&news.bytes).into_owned(), news.waited))
@@ -193,7 +193,7 @@ fn taken_back_at_the_end(place: &Place) -> Result<(), Failed> {
     that(kept.0 == "kept\n", || format!("{kept:?}"))
 }
 
-/// Two calls may wait for one command; what is new goes to one of them.
+/// Two calls may wait for one command; one of them gets the new output.
 fn two_wait(place: &Place) -> Result<(), Failed> {
     let (world, id) = begin(place, "sleep 0.2; echo one")?;
     let look = || world.processes.news(&id, wait(SOON), false);
@@ -330,7 +330,7 @@ fn keys(place: &Place) -> Result<(), Failed> {
     that(seen.background.exit == Some(Exit::Code(0)), || format!("{seen:?}"))
 }
 
-/// A control: what is shown is typed.
+/// A terminal refuses input to a prompt that hides it.
 fn secrets(place: &Place) -> Result<(), Failed> {
     let text = "stty -echo; printf 'Password: '; read secret; stty echo; echo; echo is $secret";
     let (world, id) = begin_terminal(place, text)?;
@@ -349,7 +349,7 @@ fn secrets(place: &Place) -> Result<(), Failed> {
     let seen = screen(&world, &id, wait(SOON))?;
     that(seen.rows.iter().any(|row| row == "is"), || format!("{seen:?}"))?;
     that(!seen.hides_input, || format!("{seen:?}"))?;
-    // A prompt that comes after the first line of what is typed.
+    // A prompt that comes after the first typed line.
     let text = "printf 'User: '; read user; stty -echo; printf 'Password: '; read secret; stty echo; \
                 echo; echo is $secret";
     let (world, id) = begin_terminal(place, text)?;

@@ -283,7 +283,7 @@ pub(crate) fn sleepers(number: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Returns everything that was kept, with `?` for what is no text.
+/// Returns everything that was kept, with `?` for invalid UTF-8.
 fn text(done: &Finished) -> String {
     let bytes = [done.merged.head.as_slice(), &done.merged.tail].concat();
     String::from_utf8_lossy(&bytes).replace('\u{fffd}', "?")

@@ -551,7 +551,7 @@ fn reached(probe: &Probe, helper: &Helper, level: SandboxLevel) -> Result<bool, 
     let place = Place::judging_reads(helper, level);
     let outside = Outside::new(&place)?;
     let text = outside.fill(probe.text, &place);
-    // What was there when the session began is hidden; this came later.
+    // Sockets that existed when the session began are hidden; this one came later.
     place.sh("true");
     let _later = UnixListener::bind(place.top().join("later"))?;
     let done =

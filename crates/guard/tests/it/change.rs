@@ -292,7 +292,7 @@ fn an_approval_holds_only_for_the_files_as_they_were() {
         assert!(change(&cleared).unwrap().created);
         assert!(!change(&cleared).unwrap().created);
 
-        // A ruling that allows does not depend on what was there.
+        // A ruling that allows does not depend on the old content.
         let cleared = allow(contain(&guard, "b.txt", WRITE).unwrap());
         fs::write(tree.root.join("b.txt"), "changed meanwhile").unwrap();
         change(&cleared).unwrap();

@@ -127,7 +127,7 @@ impl Bench {
         history.plan(|path| Ok::<_, std::convert::Infallible>(look(path))).unwrap()
     }
 
-    /// Restores what was there before a checkpoint, with a checkpoint of its own.
+    /// Restores the state before a checkpoint, with a checkpoint of its own.
     fn restore(&self, id: CheckpointId, scope: Scope, forced: bool) -> Option<CheckpointId> {
         let plan = self.plan(id, scope);
         assert_eq!(plan.refused(forced).collect::<Vec<_>>(), Vec::<&PlannedStep>::new());
@@ -226,7 +226,7 @@ fn mark(session: &str) -> CallContext {
     }
 }
 
-/// Keeps what is at a path.
+/// Keeps the state of a path.
 fn keep(draft: &mut CheckpointDraft, path: &Path, after: Option<PathState>) {
     keep_it(draft, path, after).unwrap();
 }
@@ -270,7 +270,7 @@ fn meta_of(file: &fs::File) -> FileMeta {
     }
 }
 
-/// What is at a path.
+/// Returns the state of a path.
 fn look(path: &Path) -> PathState {
     let Ok(meta) = fs::symlink_metadata(path) else { return PathState::Absent };
     let mode = meta.permissions().mode();

@@ -21,7 +21,7 @@ use crate::tree::{RESOLVERS, Tree, allow, approve, skipped};
 
 const PUT: Access = Access::Write { parents: true, links: Links::Itself };
 
-/// What is asked of one name.
+/// The change that a test asks of one name.
 #[derive(Clone, Copy)]
 enum Ask {
     Text(&'static str),
@@ -483,7 +483,7 @@ fn a_journal_that_cannot_be_written_refuses_the_changes() {
     }
 }
 
-/// Half-way through the set the system refuses to go on: what was made is taken back.
+/// Half-way through the set the system refuses to go on: the changes made so far are taken back.
 #[test]
 fn a_failure_in_the_middle_is_taken_back() {
     for resolver in RESOLVERS {

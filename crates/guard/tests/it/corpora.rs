@@ -116,7 +116,7 @@ fn script(analysis: &Analysis) -> Option<&str> {
     }
 }
 
-/// What is allowed of the class `repository` runs without what lies in wait there.
+/// An allowed script of the class `repository` runs without the traps of the repository.
 #[test]
 fn no_way_around_is_plain() {
     let cases = corpus(include_str!("corpora/bypasses.jsonl"));
@@ -208,8 +208,8 @@ fn difference(copy: &Copy, script: &str, text: &str) -> Option<String> {
     (!is_same).then(|| format!("{first:?}, exit codes {:?} and {:?}", ran.code, plainly.code))
 }
 
-/// What was found by people who looked for holes once there was something to look at. Each row says what
-/// is laid out first; what is plain all the same must do no harm.
+/// Holes that people found in earlier versions. Each row names the files to lay out first; a script that is plain all
+/// the same must do no harm.
 #[test]
 fn what_was_found_once_is_not_found_again() {
     let cases = corpus(include_str!("corpora/found.jsonl"));

@@ -267,7 +267,7 @@ fn a_killed_set_is_all_old_or_all_new_after_the_next_start() {
     assert!(0 < n_journals, "no death was in the middle of the changes");
 }
 
-/// What was prepared had gone before the journal that spoke of it, and the next start then carried out
+/// The staged files were once removed before the journal that names them, and the next start then carried out
 /// the removals alone.
 #[test]
 fn a_killed_set_that_was_given_up_is_whole_after_the_next_start() {

@@ -133,7 +133,7 @@ fn neither_size_nor_time_hides_a_change_or_makes_one() {
     fs::rename(&path, tree.root.join("b")).unwrap();
     fs::copy(tree.root.join("b"), &path).unwrap();
     assert_eq!(process.write("s", "a", "new"), "done", "the content is what was read");
-    // What was read in part is known by its state alone.
+    // A file that was read in part is known by its state alone.
     process.read("s", "b", false);
     assert_eq!(process.write("s", "b", "new"), "done");
     process.read("s", "b", false);

@@ -317,7 +317,7 @@ proptest! {
     }
 }
 
-/// Moves the same path in both Worlds, and compares what they report and what is there afterwards.
+/// Moves the same path in both Worlds, and compares their reports and their trees afterwards.
 fn check_move(things: &[Thing], from: &str, to: &str) -> Result<(), TestCaseError> {
     for resolver in RESOLVERS {
         let (tree, memory) = lay_out(things);

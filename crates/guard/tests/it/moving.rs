@@ -21,7 +21,7 @@ fn rename(guard: &Arc<Guard>, from: &str, to: &str) -> Result<(), ToolError> {
     allow(contained).world.files.rename(Slot(0)).map_err(|error| error.about("it"))
 }
 
-/// Moves a path and compares what became of it: the error, or what is at the new name.
+/// Moves a path and compares what became of it: the error, or the content at the new name.
 #[track_caller]
 fn check(tree: &Tree, from: &str, to: &str, expected: Result<&str, &str>) {
     for resolver in RESOLVERS {
@@ -122,7 +122,7 @@ fn what_lies_beneath_is_judged_where_it_is_and_where_it_goes() {
     }
 }
 
-/// What was put there after the answer was never judged.
+/// A file that was put there after the answer was never judged.
 #[test]
 fn what_appears_beneath_after_the_ruling_is_not_taken_along() {
     let tree = Tree::new().with(&[("plain/a", "x")]);

@@ -270,7 +270,7 @@ fn a_moved_directory_may_hold_what_is_meant() {
     }
 }
 
-/// What is known of a call that moves.
+/// The case of a call that moves.
 const MOVES: Case<'static> = Case {
     tool: "Move",
     operation: "Move",
@@ -308,7 +308,7 @@ fn unread_directory_that_moves_asks() {
     }
 }
 
-/// What was put there after the ruling was never judged.
+/// A file that was put there after the ruling was never judged.
 #[test]
 fn rules_hold_for_what_appears_in_a_directory_that_moves() {
     for (written, said) in [

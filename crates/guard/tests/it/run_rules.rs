@@ -590,7 +590,7 @@ fn called(place: &TempDir, text: &str, has_terminal: bool, rules: &Rules) -> Jud
         .judge(&Case::COMMAND, rules)
 }
 
-/// What is typed later is not in the words.
+/// The words do not hold text that is typed later.
 #[test]
 fn a_terminal_asks_whatever_covers_its_words() {
     let place = place();
@@ -608,7 +608,7 @@ fn a_terminal_asks_whatever_covers_its_words() {
     }
 }
 
-/// What is asked about once, is granted for the session, and covers no more than was shown.
+/// A call that was asked about once is granted for the session, and covers no more than was shown.
 #[test]
 fn grants_cover_what_was_shown() {
     let place = place();

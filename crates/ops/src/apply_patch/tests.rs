@@ -24,7 +24,7 @@ fn world(files: Files<'_>) -> MemoryWorld {
     world
 }
 
-/// Returns what is at paths: nothing where nothing is.
+/// Returns the content of paths: none of a missing one.
 fn found(world: &MemoryWorld, paths: &[&str]) -> Vec<(String, String)> {
     let content = |path: &&str| {
         let meta = world.meta(path)?;

@@ -157,8 +157,8 @@ pub fn stored(finished: &Finished) -> Option<String> {
     })
 }
 
-/// Returns the reply of a finished command: sandbox refusals, the dialect's text, then what was left out
-/// and killed. The ledger records how the command ended, even where the dialect shows that as a result.
+/// Returns the reply of a finished command: sandbox refusals, the dialect's text, then the omitted output and the
+/// killed processes. The ledger records how the command ended, even where the dialect shows that as a result.
 pub fn told(
     mut reply: Reply,
     args: &BashArgs,
@@ -172,8 +172,8 @@ pub fn told(
     ended(reply, args, finished, left_out)
 }
 
-/// Returns the reply of a finished command whose stderr is that of [`streams`]: notes say what was left out
-/// and what the command changed.
+/// Returns the reply of a finished command whose stderr is that of [`streams`]: notes name the omitted output and the
+/// files that the command changed.
 pub fn apart(
     mut reply: Reply,
     args: &BashArgs,

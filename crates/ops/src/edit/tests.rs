@@ -575,7 +575,7 @@ fn nothing_is_left_out_of_a_question() {
     for path in ["fresh", "small", "binary", "large"] {
         for content in [&long, &many, &large] {
             let diff = shown(path, content);
-            // What a diff adds and leaves as it is, in its order, is all of it: or what was there is.
+            // The diff adds every line of the new content, unless the content is unchanged.
             let n_shown = diff.lines().filter(|line| line.starts_with('+')).count() - 1;
             let n_lines = content.lines().count();
             let is_same = path == "large" && *content == large;

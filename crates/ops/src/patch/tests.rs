@@ -474,7 +474,7 @@ fn hunks_are_found_at_their_line_and_near_it() {
     check_rejected("@@ -2 +2 @@\n-a\n+b\n", "a\nx\na\n", &[Why::Ambiguous(vec![1, 3])]);
     check_rejected("@@ -9,2 +9,2 @@\n-p\n+q\n r\n", "a\n", &[Why::PastEnd(1)]);
     check_rejected("@@ -9,0 +9 @@\n+q\n", "", &[Why::PastEnd(0)]);
-    // What is added behind the end comes to the end, as with `git apply --unidiff-zero`.
+    // Lines to add behind the end are added at the end, as with `git apply --unidiff-zero`.
     check_apply("@@ -9,0 +9 @@\n+q\n", "a\n", "a\nq\n", &["2: offset -8 lines"]);
     check_rejected(
         "@@ -9 +9 @@\n-p\n+q\n@@ -1 +1 @@\n-x\n+y\n",

@@ -265,7 +265,7 @@ fn pages_count_for_a_pdf_only() {
     assert_eq!((error.kind, error.message.as_str()), (Kind::Unavailable, message));
 }
 
-/// Every window of a file that is larger than what is read at once is the same as a naive slice.
+/// Every window of a file that is larger than one read is the same as a naive slice.
 #[test]
 fn far_windows_agree_with_a_naive_slice() {
     let mut content = String::new();

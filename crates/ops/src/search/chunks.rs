@@ -50,7 +50,7 @@ pub(super) struct ChunkSearch<'a> {
     long: Mutex<()>,
 }
 
-/// What is known of the file from its start on.
+/// The merged results of the file, from its start on.
 #[derive(Default)]
 struct Merged {
     /// The number of the chunk that is searched next.
@@ -127,7 +127,7 @@ impl<'a> ChunkSearch<'a> {
         let mut searcher = SearcherBuilder::new()
             .line_number(self.shows_lines())
             .max_matches(self.shows_lines().then_some(self.plan.max_rows))
-            // What is left to do about these bytes is done for the file, not for each chunk.
+            // Binary bytes and a BOM are handled for the file, not for each chunk.
             .binary_detection(BinaryDetection::none())
             .bom_sniffing(false)
             .build();

@@ -89,7 +89,7 @@ fn a_change_of_what_was_read_is_refused_once_somebody_else_changed_it() {
         ),
         ("Write", write("two\n")),
         ("ApplyPatch", json!({ "patch": PATCH })),
-        // What is wrong with the file comes before what is wrong with the call.
+        // An error of the file comes before an error of the call.
         ("Edit", edit("not there", "two")),
         (
             "Edit",

@@ -2,7 +2,7 @@
 //! trees.
 //!
 //! Where both programs accept a patch and agree on what it makes, the same must come out here, byte
-//! for byte and with the same modes. What is refused here although both accept must be a hunk that
+//! for byte and with the same modes. A hunk that is refused here although both accept it must be one that
 //! fits in two places that are equally near: both programs take the later one, and here it is refused.
 
 use std::collections::BTreeMap;

@@ -130,8 +130,8 @@ fn samples() -> Vec<IpAddr> {
     all
 }
 
-/// What Python's `ipaddress` does not count as global is special here too. What is special here alone is in blocks that
-/// Python counts as global, or does not know by its age.
+/// An address that Python's `ipaddress` does not count as global is special here too. One that is special here alone is
+/// in a block that Python counts as global, or is too old to know.
 #[test]
 fn python_knows_no_other_special_address() {
     const ALONE: &[&str] = &[

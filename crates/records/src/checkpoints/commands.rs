@@ -91,8 +91,8 @@ impl Checkpoints {
         self.shared.settings.commands
     }
 
-    /// Returns the paths that running commands changed so far, in any process, each with whether what is beneath may have
-    /// changed too.
+    /// Returns the paths that running commands changed so far, in any process, each with whether entries beneath may
+    /// have changed too.
     pub fn paths_under_way(&self) -> HashMap<PathBuf, bool> {
         let dirs = fs::read_dir(StateDir::before_images_at(self.shared.state()));
         let dirs = dirs.into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
@@ -206,7 +206,7 @@ impl SharedCheckpoints {
     }
 }
 
-/// What is left in a directory of a command.
+/// The state of a command's directory.
 enum Left {
     /// What this process took over.
     Taken(Box<CommandDraft>),

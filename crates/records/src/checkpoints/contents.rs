@@ -242,7 +242,7 @@ impl Held {
     }
 
     /// Keeps the content of a file in another directory of this file system by moving it here. `note` is called before,
-    /// with what is then found in the store.
+    /// with the hash and size of the content.
     pub(super) fn adopt(
         &self,
         dir: &OwnedFd,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Usage;
 
-/// What was added within this time counts as added at once.
+/// Usage that was added within this time counts as added at once.
 const STEP: Duration = Duration::from_secs(10 * 60);
 
 /// What a process added, by time.
@@ -18,7 +18,7 @@ impl HeldUsage {
         self.add_at(Instant::now(), added);
     }
 
-    /// Returns what was added within this time.
+    /// Returns the usage that was added within this time.
     pub(super) fn sum(&mut self, holds_for: Duration) -> Usage {
         self.sum_at(Instant::now(), holds_for)
     }

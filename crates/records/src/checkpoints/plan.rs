@@ -262,7 +262,7 @@ impl<'a> Chain<'a> {
             if is_lost {
                 return vec![step(Act::Nothing, Some(Conflict::NotKept))];
             }
-            // What was there before the directory takes its place.
+            // The entry before the directory takes its place.
             if is_of_dir(wanted) || *act != Act::SetAside {
                 let wanted =
                     if *act == Act::BringBack { PathState::Rebuilt } else { wanted.clone() };
@@ -314,7 +314,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Returns from which change on nothing beneath the path is restored by itself; `None` of a path that is no directory that
-    /// tools make anew. What is beneath one moves with it as it is, and what commands changed there is not kept.
+    /// tools make anew. Its content moves with it unchanged, and changes of commands there are not kept.
     fn covers_since(&self, now: &PathState) -> Option<CheckpointId> {
         let (act, _) = self.step_of_rebuilt(now)?;
         let is_away = |change: &&Change| matches!(change.entry.after, Some(PathState::SetAside(_)));
@@ -327,10 +327,11 @@ impl<'a> Chain<'a> {
         if moves { Some(CheckpointId(0)) } else { first.map(|change| change.id) }
     }
 
-    /// Returns the step of a directory that tools make anew, and what is there; `None` of any other path. What commands changed
-    /// in it is not kept, and may be executed: it moves out of the way. A directory whose content was kept before is none.
+    /// Returns the step of a directory that tools make anew, and its current state; `None` of any other path. Changes
+    /// of commands in it are not kept, and may be executed: it moves out of the way. A directory whose content was kept
+    /// before is none.
     fn step_of_rebuilt(&self, now: &PathState) -> Option<(Act, PathState)> {
-        // Changes of its mode say nothing about what is in it.
+        // Changes of its mode say nothing about its content.
         let is_mode = |entry: &Entry| {
             let is_dir = |state: &PathState| matches!(state, PathState::Directory { .. });
             is_dir(&entry.before) && entry.after.as_ref().is_some_and(is_dir)

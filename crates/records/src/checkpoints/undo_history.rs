@@ -1,8 +1,8 @@
 //! Which changes of a session are in force, for undo and redo.
 //!
 //! A restore brings back the state before a checkpoint. If that is a change, the restore is an undo: the changes before it stay
-//! in force. If it is an undo, the restore is a redo: what was in force before that undo is in force again. A new change makes
-//! earlier undos final, as in an editor.
+//! in force. If it is an undo, the restore is a redo: the changes before that undo are in force again. A new change
+//! makes earlier undos final, as in an editor.
 
 use std::collections::HashMap;
 
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Checks what is in force after checkpoints c1, c2, and so on: 0 for a change, else the one that is restored.
+    /// Checks the changes in force after checkpoints c1, c2, and so on: 0 for a change, else the one that is restored.
     #[track_caller]
     fn check(checkpoints: &[i64], changes: &[i64], undos: &[i64]) {
         let is_restore = |id: i64| usize::try_from(id - 1).is_ok_and(|at| checkpoints[at] != 0);

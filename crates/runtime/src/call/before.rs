@@ -99,8 +99,8 @@ async fn sending(
 
 /// Joins each path argument of a call with the working directory; an absent one becomes that directory.
 ///
-/// Arguments that cannot be decoded stay, as do all paths where the working directory is none: later stages say
-/// what is wrong. Joining changes no target, since containment would join the same way.
+/// Arguments that cannot be decoded stay, as do all paths where the working directory is none: later stages return the
+/// error. Joining changes no target, since containment would join the same way.
 fn join_paths(found: &Found, open: &mut Open) {
     let request = &open.request;
     let (cwd, roots) = (request.cwd.as_deref(), request.roots.as_deref());

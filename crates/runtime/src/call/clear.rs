@@ -57,7 +57,7 @@ pub(super) async fn clear(
         Verdict::Ask => Some(Box::pin(ask(runtime, &judged, open, options)).await?),
         Verdict::Allow | Verdict::Deny => None,
     };
-    // Boxed: few dialects take turns. What was approved is looked at once more behind the wait.
+    // Boxed: few dialects take turns. The approved targets are checked once more after the wait.
     let has_turn = open.request.parent.is_some() && !is_sub_agent(open.request.agent.as_deref());
     let takes_turn = judged.decoded.takes_turns && !has_turn && !options.loads_skill;
     let session_turn = match takes_turn {
@@ -326,7 +326,7 @@ fn asked_for(runtime: &Runtime, request: &Request) -> String {
 async fn keep_stored(runtime: &Arc<Runtime>, session: &str, grants: Vec<SessionGrant>) {
     let (kept, session_name, stored) = (Arc::clone(runtime), session.to_owned(), grants.clone());
     let storing = move || kept.grants.store(&session_name, &stored);
-    // What is not stored counts until the process ends.
+    // Grants that cannot be stored count until the process ends.
     let _ = tokio::task::spawn_blocking(storing).await;
     runtime.grants.keep(session, grants);
 }

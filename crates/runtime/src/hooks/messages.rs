@@ -1,6 +1,6 @@
 //! Hooks of messages: before one is judged, after it was sent, and when one is read from the inbox.
 //!
-//! What a hook makes of a content is what is judged, shown and sent, so those hooks run before the ruling. Hooks of a message
+//! The content that a hook returns is judged, shown and sent, so those hooks run before the ruling. Hooks of a message
 //! that was sent run beside the calls.
 
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Messages for HookedMessages {
                 runtime.telling.tell(async move {
                     let moment = AgentEvent::MessageSent(told);
                     for hook in hooks {
-                        // What was sent cannot be stopped any more.
+                        // A hook cannot stop a sent message.
                         let _ = caught(async { hook.agent(&moment).await }).await;
                     }
                 });

@@ -65,7 +65,7 @@ pub(crate) struct UndoHandles {
 /// The identity of a directory, and the directory as sinew sees it.
 type KnownDir = ((u64, u64), Arc<OwnedFd>);
 
-/// What was kept of a file with several names.
+/// The kept content and mode of a file with several names.
 #[derive(Clone, Copy, Default)]
 struct KeptInode {
     content: Option<(FileBefore, BeforeImage)>,
@@ -83,7 +83,7 @@ pub(super) struct BeforeImages {
     n_images: Cell<u64>,
     n_copied: Cell<u64>,
     n_moved: Cell<u64>,
-    /// What was kept of files with several names, by device and inode: another name has the same old content and mode.
+    /// Kept contents and modes of files with several names, by device and inode: another name has the same ones.
     inodes: RefCell<HashMap<(u64, u64), KeptInode>>,
     /// The directory that was changed last, as sinew sees it, by its identity.
     last_dir: RefCell<Option<KnownDir>>,
@@ -330,7 +330,7 @@ impl BeforeImages {
         ftruncate(&image, n_copied)
     }
 
-    /// Moves what is at a name to an image. Copies what cannot be moved.
+    /// Moves the file at a name to an image, or copies it if it cannot be moved.
     fn take(
         &self,
         outside: &OwnedFd,

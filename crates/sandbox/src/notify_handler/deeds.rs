@@ -42,7 +42,7 @@ impl CallHandler {
             flags.contains(OFlags::NOFOLLOW) || flags.contains(OFlags::CREATE | OFlags::EXCL);
         for _ in 0..MAX_LINKS {
             let mut place = Place::find(caller, start, &path)?;
-            // A name that must be new is looked at only if its judgement depends on what is there.
+            // A name that must be new is looked at only if its judgement depends on the existing entry.
             let must_be_new = flags.contains(OFlags::CREATE | OFlags::EXCL)
                 && !unnamed
                 && !place.must_be_dir()

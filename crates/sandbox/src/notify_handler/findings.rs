@@ -1,8 +1,9 @@
-//! What is found about a command for its reply: refused calls, changed protected names, what the user's own
+//! The findings about a command for its reply: refused calls, changed protected names, what the user's own
 //! commands execute later, and symlinks that lead out of the roots.
 //!
 //! Only what holds at the end of the command is reported: a file that is gone executes nothing, a changed
-//! `package.json` with the same scripts executes what it did before, and what a moved directory holds has new names.
+//! `package.json` with the same scripts executes the same commands as before, and the files of a moved directory have
+//! new names.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -98,7 +99,7 @@ impl Found {
             return;
         }
         if later.len() == MAX_NOTED {
-            // What is gone by now made room for nothing else.
+            // Files that no longer exist make room.
             later.retain(|(file, _)| look(file).is_some());
         }
         if later.len() < MAX_NOTED {
@@ -136,7 +137,7 @@ impl Found {
         if links.contains(real) {
             return;
         }
-        // What is gone makes room. To look costs, so it is done once the list has doubled since.
+        // Links that no longer exist make room. The check costs time, so it runs once the list has doubled since.
         if MAX_NOTED <= links.len() && *n_links_pruned * 2 <= links.len() {
             links.retain(|link| look(link).is_some());
             *n_links_pruned = links.len();

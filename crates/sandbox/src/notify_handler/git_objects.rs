@@ -1,4 +1,4 @@
-//! Looks for the content of a file among the objects of its repository. What was there when the session began
+//! Looks for the content of a file among the objects of its repository. Content that was there when the session began
 //! is the user's own: a checkout puts it into the working tree.
 //!
 //! A file's change time (ctime) cannot be set, so it says when an object came. But git sets the times of objects

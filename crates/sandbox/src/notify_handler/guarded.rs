@@ -451,7 +451,7 @@ impl CallHandler {
     /// Judges a name that makes its directory a repository, which its configuration and hooks then belong to.
     pub(super) fn may_complete(&self, real: &Path) -> Result<(), Errno> {
         let Some(dir) = self.judge.completes(real, &exists) else { return Ok(()) };
-        // What is judged whether it is a repository or not was judged when it came.
+        // Files that are judged even outside a repository were judged when they were made.
         if self.guarded(&dir.join("config")).is_some() {
             return Ok(());
         }

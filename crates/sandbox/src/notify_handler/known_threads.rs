@@ -14,7 +14,7 @@ use rustix::io::Errno;
 /// The most threads that are remembered.
 const MAX_THREADS: usize = 32;
 
-/// What is known of the threads of a command.
+/// The threads of a command, with their directories in `/proc`.
 #[derive(Debug, Default)]
 pub(super) struct KnownThreads(RefCell<HashMap<u32, KnownThread>>);
 

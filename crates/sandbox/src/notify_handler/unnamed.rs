@@ -59,7 +59,7 @@ impl CallHandler {
             |flags| openat(CWD, path::by_number(&own), flags | OFlags::CLOEXEC, Mode::empty());
         let (handle, held) = (again(access)?, again(OFlags::RDONLY)?);
         if let Some(found) = existing.filter(|_| !flags.contains(OFlags::TRUNC)) {
-            // The old content is judged with what is written over it or behind it.
+            // The old content is judged together with writes over it or behind it.
             let readable = OFlags::RDONLY | OFlags::CLOEXEC;
             let old = openat(CWD, path::by_number(found), readable, Mode::empty())?;
             let (content, _) = self.read(old, &real, guarded)?;

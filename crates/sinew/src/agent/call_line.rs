@@ -20,7 +20,7 @@ const TELLING: &[&str] = &[
     "url",
     "name",
 ];
-/// The arguments with the tasks of sub-agents, and with a list of what is to be done.
+/// The arguments with the tasks of sub-agents, and with the list of tasks of TodoWrite.
 const TASKS: &str = "tasks";
 const TODOS: &str = "todos";
 /// The longest text about a task, in characters.

@@ -20,7 +20,7 @@ pub(crate) const MAX_COMPARED: u64 = 1 << 20;
 /// How many checkpoints are read at once.
 const PAGE: usize = 200;
 
-/// What was changed.
+/// The files that a session or turn changed.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Changes {
     /// The first checkpoint, which a restore begins with.

@@ -14,7 +14,7 @@ use crate::wiring::Loaded;
 /// The names under which dialects take the path of a file.
 const PATH_ARGUMENTS: [&str; 2] = ["file_path", "path"];
 
-/// Returns AGENTS.md and the like, the most general first; says what is left out.
+/// Returns AGENTS.md and the like, the most general first; prints which files are left out.
 pub(super) fn found(loaded: &Loaded, runtime: &Runtime, root: &Path) -> Vec<Instructions> {
     if !loaded.settings.agent.instructions {
         return Vec::new();

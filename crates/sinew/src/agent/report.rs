@@ -92,7 +92,7 @@ pub(crate) fn undo_line(loaded: &Loaded, changes: &Changes) -> Option<String> {
     Some(format!("sinew{roots} checkpoint restore {first}"))
 }
 
-/// Says what was changed, and how to undo it.
+/// Prints the changed files, and how to undo the changes.
 pub(crate) fn change_lines(loaded: &Loaded, changes: &Changes) {
     if !changes.files.is_empty() {
         let files: Vec<String> = changes.files.iter().map(changes::ChangedFile::words).collect();

@@ -158,7 +158,7 @@ impl TextOutput {
         }
     }
 
-    /// Shows what is waited for, at a terminal.
+    /// Shows at a terminal which event the run waits for.
     fn waits(&mut self, what: String) {
         self.end_text();
         self.spinner.reset();

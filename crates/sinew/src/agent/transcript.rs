@@ -75,7 +75,7 @@ impl StoredTranscript {
         Ok(Self { sessions, id, n_entries, place: None, _claim: claim, recording })
     }
 
-    /// Records the session in a new file too: what it has so far, and what is added.
+    /// Records the session in a new file too: its entries so far, and later ones.
     pub(crate) fn record(self, path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
         let fail = || format!("the recording {}", path.display());
         let mut file = output::create(path).with_context(fail)?;
@@ -117,7 +117,7 @@ impl SessionGrantStore for StoredGrants {
 /// The key of a call that was granted as it is.
 const CALL: &str = "call";
 
-/// Lets a session go on with what was granted in it, and stores what is granted from now on.
+/// Lets a session go on with its grants, and stores those from now on.
 pub(crate) fn resume_grants(
     sessions: &Arc<Sessions>,
     id: &str,

@@ -91,7 +91,7 @@ struct Sources {
 }
 
 impl Sources {
-    /// Opens both, and says what is missing and what to do.
+    /// Opens both; prints which one is missing and what to do.
     #[expect(clippy::disallowed_methods, reason = "a log creates no state directory")]
     fn open(loaded: &Loaded) -> anyhow::Result<Self> {
         let mut sources = Self { audit: None, checkpoints: None, is_damaged: false };

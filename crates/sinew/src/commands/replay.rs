@@ -141,7 +141,7 @@ async fn replayed(
     report(loaded, wired, &end, &found, model.n_left(), output)
 }
 
-/// Says what differs, and what was changed.
+/// Prints the differences, and the changed files.
 fn report(
     loaded: &Loaded,
     wired: Option<&Wired>,
@@ -238,7 +238,7 @@ impl Transcript for Kept {
     }
 }
 
-/// Returns a runtime whose tools answer what was recorded, and touch nothing.
+/// Returns a runtime whose tools return the recorded results, and touch nothing.
 fn recorded_runtime(loaded: &Loaded, recording: &Recording) -> anyhow::Result<Arc<Runtime>> {
     let mut builder = Runtime::builder(loaded.settings.dialect).only(|_| false);
     for root in &loaded.roots {
@@ -261,7 +261,7 @@ fn recorded_runtime(loaded: &Loaded, recording: &Recording) -> anyhow::Result<Ar
     Ok(runtime)
 }
 
-/// A tool that answers what was recorded.
+/// A tool that returns recorded results.
 struct RecordedTool {
     name: String,
     results: Mutex<VecDeque<(Arguments, CallResult)>>,

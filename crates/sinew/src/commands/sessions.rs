@@ -69,7 +69,7 @@ pub(super) fn list(sessions: &[StoredSession], as_json: bool) -> anyhow::Result<
     Ok(())
 }
 
-/// Shows what was said, and each call in one line.
+/// Shows the messages, and each call in one line.
 fn show(sessions: &Sessions, session: &StoredSession) -> anyhow::Result<()> {
     let mut out = screen::output();
     writeln!(out, "session {} in {}, model {}", session.id, session.root, session.model)?;

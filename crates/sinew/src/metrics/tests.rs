@@ -108,7 +108,7 @@ fn buckets_grow(name: &str, all: &Samples) {
     }
 }
 
-/// Returns the value of a sample; what is not there is zero.
+/// Returns the value of a sample; a missing one is zero.
 fn value(samples: &Samples, name: &str, labels: &[(&str, &str)]) -> f64 {
     let mut wanted: Vec<(String, String)> =
         labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();

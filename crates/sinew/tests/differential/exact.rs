@@ -42,7 +42,7 @@ fn settings() -> FileSettings {
 /// More than any pattern finds.
 const MAX_ROWS: usize = 100_000_000;
 
-/// How much text an answer may hold; what is beyond is not answered.
+/// How much text an answer may hold; one that reaches it is full.
 const MAX_TEXT: usize = 4 << 20;
 
 const COUNT: ParamKind = ParamKind::Integer { min: 0, cap: None };
@@ -126,7 +126,7 @@ fn structured(value: Value) -> Reply {
     reply
 }
 
-/// What is answered.
+/// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Names,
@@ -149,7 +149,7 @@ impl Mode {
 /// The files of an answer, relative to the tree.
 pub(super) type Answer = BTreeMap<Vec<u8>, FileAnswer>;
 
-/// What is said of one file.
+/// The part of an answer about one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FileAnswer {
     Named,

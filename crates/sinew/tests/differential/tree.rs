@@ -39,7 +39,7 @@ const CONTEXT: usize = 100;
 /// Files up to this size are copied more than once, as long as there are too few.
 const TINY: u64 = 4 * 1024;
 
-/// The tree, and what is known of it.
+/// The tree, and its numbers of files, crates and links.
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
     /// Where the person's own ignore file lies.

@@ -1,4 +1,4 @@
-//! The files, what is asked of them, and what must come out.
+//! The files, their edits, and the expected contents.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};

@@ -204,7 +204,7 @@ fn a_value_never_becomes_a_part_of_a_command() {
     assert_eq!(place.content("ran"), None);
 }
 
-/// A value that no variable can hold is not cut: what is looked for could stand behind the cut.
+/// A value that no variable can hold is not cut: a hook could miss a text after the cut.
 #[test]
 fn a_value_that_is_too_long_for_a_variable_fails_the_hook() {
     let place = Place::new();

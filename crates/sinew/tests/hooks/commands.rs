@@ -58,7 +58,7 @@ fn a_trial_shows_each_decision_and_the_outcome() {
     ] {
         has(&ran.out, words);
     }
-    // One alone sees what was given.
+    // One alone gets the given arguments.
     let alone = ["hook", "test", "BeforeToolCall", "--hook", "l", "--tool", "Write", "--arguments"];
     let ran = place.run(&[&alone[..], &["{\"content\":\"two\"}"]].concat(), "");
     assert_eq!((ran.code, ran.out.starts_with("l: continue")), (0, true), "{ran:?}");

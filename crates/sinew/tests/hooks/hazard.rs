@@ -88,7 +88,7 @@ fn nothing_outlives_a_hook() {
     for (end, code) in [("exit 0", 0), ("sleep 300", 3), ("kill -9 $$", 3), ("yes", 3)] {
         let place = Place::new();
         place.hook("before_tool_execute", &format!("{daemon}{end}"), "timeout_ms = 4000");
-        // The process goes on after its call here, so that what is left is not ended with it.
+        // The process goes on after its call here, so that remaining processes are not ended with it.
         let line = "{\"name\":\"Write\",\"arguments\":{\"file_path\":\"a.txt\",\"content\":\"x\"}}";
         let mut child =
             crate::served::Served::start(&place.place.home, &[&place.place.root], &[], 1_024);

@@ -69,7 +69,7 @@ fn every_key_of_a_hook_has_an_effect() {
             Seen::Ends(code, words) => {
                 let arguments = json!({ "file_path": "a.txt", "content": "x" }).to_string();
                 let ran = place.run(&["call", "Write", &arguments], "");
-                // At persist the deed is done, and what is blocked is its reply.
+                // At persist the deed is done, and the hook blocks its reply.
                 let code = if *key == "event" { 3 } else { *code };
                 let words = if *key == "event" { "hook `hook` withheld its reply" } else { words };
                 assert_eq!(ran.code, code, "{key}: {ran:?}");
@@ -236,7 +236,7 @@ fn a_glob_may_spell_the_root_as_it_was_given() {
     assert_eq!((ran.code, place.noted("ran").is_some()), (0, true), "{ran:?}");
 }
 
-/// What a model puts into the root later is no more than what was there before.
+/// A program that a model writes later counts as little as one that was in the root before.
 #[test]
 fn a_program_that_comes_into_the_workspace_later_does_not_run() {
     let place = Place::new();

@@ -189,7 +189,7 @@ fn a_moment_of_an_agent_reaches_a_program() {
     assert_eq!(changed.payload()["system_prompt"], "changed");
 }
 
-/// A program gets more than a pipe holds, and what is large goes nowhere near a variable.
+/// A program gets more than a pipe holds, and no variable holds a large payload.
 #[test]
 fn a_large_payload_arrives_whole() {
     let place = Place::new();

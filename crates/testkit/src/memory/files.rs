@@ -337,7 +337,7 @@ impl Files for MemoryFiles {
         let mut order: Vec<&FileOp<'_>> = deeds.iter().collect();
         order.sort_by_key(|deed| turn(deed));
         let (mut written, mut changes) = (Vec::new(), Vec::new());
-        // What is there for one of them is what was there before all of them.
+        // Each change is checked against the tree before all of them.
         for deed in deeds.iter().filter(|deed| turn(deed) != 1) {
             let about = |error| CommitError { slot: deed.slot, error };
             let place = place_of(&tree, deed)?;

@@ -15,7 +15,7 @@ use super::files::open;
 use crate::ignore_rules::IgnoreRules;
 use crate::tree::{Node, Tree};
 
-/// Visits what is below a directory.
+/// Visits the entries below a directory.
 pub(super) fn run(
     tree: &Tree,
     start: &Path,

@@ -1,7 +1,7 @@
 //! What hooks are told: one type for each event, and the JSON schemas of all of them.
 //!
 //! A type and its schema come from one definition, whose documentation the schema shows. No key is
-//! ever left out: what is not known is null. What a call needs only for programs, such as the paths
+//! ever left out: an unknown value is null. What a call needs only for programs, such as the paths
 //! that it names, is worked out when a hook reads it.
 
 use std::borrow::Cow;
@@ -443,7 +443,7 @@ impl Serialize for NamedPaths<'_> {
     }
 }
 
-/// A moment of an agent or of a message, with what is known of it.
+/// A moment of an agent or of a message, with its payload.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentEvent {
     /// A prompt is about to be built.

@@ -53,8 +53,8 @@ fn list(bench: &Bench, sheet: &mut Sheet, n: usize, n_rounds: usize) -> Result<(
     Ok(())
 }
 
-/// Sees that the first entries by name are listed, whatever stands beside a name, and that what is
-/// not listed is counted.
+/// Sees that the first entries by name are listed, whatever stands beside a name, and that the other entries are
+/// counted.
 fn check_list(text: &str, folder: &Path, n: usize, n_shown: usize) -> Result<()> {
     let is_name = |word: &&str| word.starts_with("entry-") && word.ends_with(".txt");
     let names: Vec<&str> = answer::lines(text)

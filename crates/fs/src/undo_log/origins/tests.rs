@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is at a path of the model: a directory, or the inode of a file.
+/// An entry of the model: a directory, or the inode of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Node {
     Directory,

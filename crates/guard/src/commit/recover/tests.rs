@@ -13,7 +13,7 @@ use super::*;
 use crate::commit::step::{Step, Trace};
 use sinew_fs::journal_files::named_temporaries;
 
-/// What was told. Tests of one process share it, so each looks for its own words.
+/// The warnings. Tests of one process share it, so each looks for its own words.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn tell(text: &str) {
@@ -277,7 +277,7 @@ fn old_content_stays_where_others_changed_what_is_taken_back() {
     assert!(named_temporaries(&scene.settings.state).unwrap().contains(TEMPORARY.as_bytes()));
 }
 
-/// What was given up because of others, and then cut off, leaves nothing.
+/// A set that was given up because of others, and then cut off, leaves no file.
 #[test]
 fn what_others_changed_before_it_was_made_stays() {
     let scene = Scene::new();

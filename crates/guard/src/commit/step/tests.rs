@@ -96,7 +96,7 @@ fn steps_go_forward_and_back_in_every_way() {
     for ways in KNOWN {
         for is_back in [false, true] {
             let scene = Scene::new();
-            // Twice: a recovery does not know what was done.
+            // Twice: a recovery does not know which steps were done.
             for _ in 0..2 {
                 for step in &scene.steps {
                     assert_eq!(step.forward(&scene.dir, ways), Ok(Stand::Done), "{step:?}");

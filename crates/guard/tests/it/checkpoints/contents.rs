@@ -41,7 +41,7 @@ fn all_contents_come_back(sync: LedgerSync) {
     let bench = Bench::with(CheckpointSettings { sync, ..CheckpointSettings::default() });
     let path = bench.tree.root.join("a");
     let big = 128 * 1024;
-    // What is stored takes at most so many bytes.
+    // The stored content takes at most so many bytes.
     for (content, at_most) in [
         (Vec::new(), 0),
         (b"x".to_vec(), 1),

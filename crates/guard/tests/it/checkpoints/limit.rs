@@ -178,7 +178,7 @@ fn what_is_too_large_is_refused_or_not_kept() {
         }
     }
     drop(draft);
-    // Another thread may have begun with what was kept in vain.
+    // Another thread may have begun with the contents that were kept in vain.
     let due = Instant::now() + Duration::from_secs(20);
     while bench.n_stored() != 0 {
         assert!(Instant::now() < due, "{} contents that nothing names", bench.n_stored());

@@ -19,8 +19,8 @@ enum Event {
 
 use Event::{Call, Otherwise, Person};
 
-/// Plays events on a tree with the files `a` and `b` and returns the plan to restore what was before
-/// the first call of session `s`: a line for each step.
+/// Plays events on a tree with the files `a` and `b` and returns the plan to restore the state before the first call of
+/// session `s`: a line for each step.
 fn check(name: &str, scope: Scope, events: &[Event], expected: &[&str]) {
     let bench = Bench::new();
     let root = &bench.tree.root;

@@ -25,7 +25,7 @@ use sinew_tool::{Analysis, CommandLine, FileSettings, Shell};
 use super::fixture::{self, SECRET};
 use crate::tree::skipped;
 
-/// How long a command may take; what is still there then is killed.
+/// How long a command may take; the processes that still run then are killed.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Where programs lie.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -260,7 +260,7 @@ fn reader(from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
     })
 }
 
-/// Returns what is beneath a directory: kind, mode and content. The index of a repository is left out,
+/// Returns the entries beneath a directory: kind, mode and content. The index of a repository is left out,
 /// because git notes there that it has looked.
 fn tree(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();

@@ -28,7 +28,7 @@ fn searched(cx: &Context, plan: &SearchPlan, content: &[u8], n_chunk_bytes: usiz
     search.run()
 }
 
-/// Searches it as any other file. There a NUL ends the search before what was read with it, so lines are
+/// Searches it as any other file. There a NUL ends the search before the bytes that were read with it, so lines are
 /// searched up to that of the NUL here.
 fn searched_at_once(cx: &Context, plan: &SearchPlan, content: &[u8]) -> Searched {
     let shows_lines = plan.mode == OutputMode::Content;

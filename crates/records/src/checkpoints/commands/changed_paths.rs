@@ -40,7 +40,7 @@ const MAX_LISTED: usize = 50_000;
 const MAX_NAMED: usize = 5;
 /// The log of the before-images that are in the store.
 pub(super) const ADOPTED: &str = "adopted";
-/// The file of git that says what was fetched last: it does not belong to the state of a repository.
+/// The file of git that names the last fetched commits: it does not belong to the state of a repository.
 const FETCH_HEAD: &str = ".git/FETCH_HEAD";
 
 /// A root, for looks at what a command left.
@@ -56,7 +56,7 @@ impl Root {
     }
 }
 
-/// The identity of what is at a path, which every change of it changes: inode, size, and times of change in
+/// The identity of the entry at a path, which every change of it changes: inode, size, and times of change in
 /// nanoseconds.
 type Stamp = (u64, i64, i64, u64, i64, u64);
 
@@ -98,7 +98,7 @@ pub(super) struct ChangedPaths {
     pub(super) changes: CommandChanges,
 }
 
-/// What is at a path: its state, and the open file if it is a regular one.
+/// The state of a path, and the open file if it is a regular one.
 struct Look {
     state: PathState,
     file: Option<(File, u64)>,
@@ -213,7 +213,7 @@ impl ChangedPaths {
             || statat(&self.images, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Opens what is at a path, without following a symlink on the way.
+    /// Opens the entry at a path, without following a symlink on the way.
     fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let roots = self.roots.iter().filter(|root| path.starts_with(&root.path));
         let root = roots.max_by_key(|root| root.path.as_os_str().len()).ok_or(Errno::NOENT)?;
@@ -230,7 +230,7 @@ impl ChangedPaths {
         })
     }
 
-    /// Returns the status of what is at a name.
+    /// Returns the status of the entry at a name.
     fn stat(&self, path: &Path) -> Result<Stat, Errno> {
         self.in_directory(path, |dir, name| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))
     }
@@ -279,7 +279,7 @@ impl ChangedPaths {
         all
     }
 
-    /// Returns what is at a path now.
+    /// Returns the state of a path now.
     fn look(&self, path: &Path) -> Look {
         let nothing = || Look { state: PathState::Absent, file: None, stamp: None };
         let Ok(stat) = self.stat(path) else { return nothing() };
@@ -308,7 +308,7 @@ impl ChangedPaths {
                     Ok(file) => File::from(file),
                     Err(_) => return unkept(),
                 };
-                // What is read may be another file by now.
+                // The opened file may be another one by now.
                 let stamp = fstat(&file).ok().map(|stat| stamp_of(&stat));
                 match hash_of(&file, size) {
                     Ok(content) => Look {
@@ -385,7 +385,7 @@ impl ChangedPaths {
             }
             let is_rebuilt = self.changes.rebuilt.contains(&path);
             if is_rebuilt {
-                // What is not a directory was no such directory, and comes back.
+                // An old entry that is no directory was no such directory, and comes back.
                 let was_directory = match &old {
                     OldState::Nothing => Some(false),
                     OldState::Directory(_) => Some(true),
@@ -397,7 +397,8 @@ impl ChangedPaths {
                     continue;
                 }
             }
-            // What is there now is not what the command found, since changes in such a directory are not recorded.
+            // The current content may differ from the one that the command found, since changes in such a directory are
+            // not recorded.
             let is_beneath = |dir: &PathBuf| path != *dir && path.starts_with(dir);
             if matches!(old, OldState::At(_)) && self.changes.rebuilt.iter().any(is_beneath) {
                 continue;
@@ -599,7 +600,7 @@ impl ChangedPaths {
         Ok(self.kept(kept, 0, mode))
     }
 
-    /// Keeps the content of what is at a path now, as the state of another path or with another mode.
+    /// Keeps the current content of a path, as the state of another path or with another mode.
     fn content_at(&mut self, at: &Path, mode: Option<u32>) -> Result<PathState, CheckpointError> {
         let Look { state, file, .. } = self.look(at);
         let now = match &state {

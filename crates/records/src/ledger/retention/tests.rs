@@ -29,7 +29,8 @@ fn write(dir: &Path, n_records: usize, age: Duration) {
     }
 }
 
-/// Lets a process look after the records; returns what is left, how many went, and whether that is whole.
+/// Lets a process look after the records; returns how many are left, the text on removed ones, and whether the chain is
+/// whole.
 fn tended(dir: &Path, retention: Retention) -> (i64, Vec<String>, bool) {
     let last = ledger(dir, retention);
     let mut closed = closing("last", None);

@@ -1,8 +1,8 @@
 //! The chain on real databases, and the findings after changes of them.
 //!
 //! Each change is made by SQL, as a user with access to the database would. The controls show that the changes are
-//! ones that a weaker record misses: a hash of each record alone does not see what is taken out, and a chain
-//! without a key does not see what is calculated anew.
+//! ones that a weaker record misses: a hash of each record alone does not see removed records, and a chain without a
+//! key does not see records that are hashed anew.
 #![expect(clippy::disallowed_methods, reason = "the tests change what is really there")]
 
 use std::fs;

@@ -23,7 +23,7 @@ use sinew_fs::stat::identity_of;
 use sinew_fs::undo_log::{BeforeImage, UndoRecord, UnkeptReason};
 
 impl CallHandler {
-    /// Returns the images of the command, if what is at a path is kept.
+    /// Returns the images of the command, if changes of a path are kept.
     fn images(&self, real: &Path) -> Option<&BeforeImages> {
         self.recording(real).filter(|images| !self.is_rebuilt(images, real))
     }
@@ -252,7 +252,7 @@ impl CallHandler {
         }
     }
 
-    /// Renames, and keeps what is replaced.
+    /// Renames, and keeps the replaced entry.
     pub(in crate::notify_handler) fn renaming(
         &self,
         (old, old_real): (&Place, &Path),
@@ -267,8 +267,8 @@ impl CallHandler {
         let there =
             images.found(look(new.dir.as_fd(), &new.name).and_then(|found| fstat(&found)))?;
         if from.is_none() || to.is_none() {
-            // What is in a directory would come or go unseen. The caller copies it, name by name, except for what a tool
-            // makes anew, which stays where it is after an undo.
+            // The entries of a directory would come or leave unseen. The caller copies it, name by name, except for a
+            // directory that tools make anew, which stays where it is after an undo.
             let comes_rebuilt = is_dir && to.is_some() && self.recording(old_real).is_some();
             if is_dir && !comes_rebuilt || flags.contains(RenameFlags::EXCHANGE) {
                 return Err(Errno::XDEV);

@@ -61,8 +61,8 @@ pub(super) fn of_call(
     entries.into_iter().enumerate().filter_map(change).collect()
 }
 
-/// Returns a change with what is kept of it. The state after a call is kept where a later call changed it; else the path may
-/// still have it.
+/// Returns a change with its kept contents. The state after a call is kept where a later call changed it; else the path
+/// may still have it.
 fn kept(
     reader: &CheckpointReader,
     entry: Entry,

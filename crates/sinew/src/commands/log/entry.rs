@@ -22,7 +22,7 @@ pub(super) struct LoggedCall {
     pub(super) at_ms: u64,
     /// Its record in the audit log.
     pub(super) record: Option<Record>,
-    /// What was kept of its changes.
+    /// The checkpoint with its changes.
     pub(super) checkpoint: Option<Listed>,
     /// Whether an undo took the change back, or a redo the undo.
     pub(super) is_undone: bool,

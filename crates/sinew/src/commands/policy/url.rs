@@ -13,7 +13,7 @@ use crate::wiring::{Loaded, Wired};
 
 /// The tools that fetch pages, by dialect.
 const TOOLS: [&str; 3] = ["WebFetch", "tool::web_fetch", "web_fetch"];
-/// The ruling on what is no address.
+/// The ruling on a text that is no address.
 const INVALID: &str = "invalid";
 /// The rule on addresses that are not public.
 const NOT_PUBLIC: &str = "network.address";
