@@ -306,19 +306,20 @@ impl Contained {
         let shared = &self.guard.shared;
         let commands = shared.commands.as_ref().ok_or(NotProven::NoSandbox)?;
         commands.proven(self.address().unwrap_or_default(), &self.guard.globs)?;
-        match &shared.checkpoints {
-            Some(checkpoints) if checkpoints.has_room() => Ok(()),
-            _ => Err(NotProven::NoRoom),
-        }
+        self.has_room().then_some(()).ok_or(NotProven::NoRoom)
+    }
+
+    /// Returns whether the caller cannot push out the checkpoint of the command.
+    fn has_room(&self) -> bool {
+        let checkpoints = self.guard.shared.checkpoints.as_ref();
+        checkpoints.is_some_and(|checkpoints| checkpoints.has_room())
     }
 
     /// Returns whether what the command changes is recorded for undo, and it reaches no network.
     fn is_recorded(&self) -> bool {
-        let shared = &self.guard.shared;
         let address = self.address().unwrap_or_default();
         let records = |commands: &Arc<Commands>| commands.records(address, &self.guard.globs);
-        shared.commands.as_ref().is_some_and(records)
-            && shared.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.has_room())
+        self.guard.shared.commands.as_ref().is_some_and(records) && self.has_room()
     }
 
     /// Returns the old and new real paths of descendants of moved directories, if rules judge paths; `None`

@@ -54,8 +54,7 @@ pub fn must_be_read(question: &Question) -> bool {
 /// Returns whether the answer is no unless a person chooses otherwise: what must be read, what cannot be undone, and what
 /// leaves this machine.
 pub fn is_denied_by_default(question: &Question) -> bool {
-    let Targets { hosts, message, .. } = &question.targets;
-    must_be_read(question) || loses_something(question) || !hosts.is_empty() || message.is_some()
+    must_be_read(question) || loses_something(question) || !question.targets.hosts.is_empty()
 }
 
 /// Returns the strongest warning about a yes, in a sentence.

@@ -60,7 +60,7 @@ impl fmt::Display for NotProven {
             Self::NoSession(why) => return write!(f, "no sandbox can be started: {why}"),
             Self::NoSandbox => "no sandbox works here (`sinew doctor`)",
             Self::NoCheckpoints => {
-                "checkpoints of commands are off (`checkpoints.commands`, `tools.fs.checkpoint_before_mutation`)"
+                "checkpoints of commands are off (`checkpoints.commands`)"
             }
             Self::NotRecorded => "changes of commands cannot be recorded for undo here (`sinew doctor`)",
             Self::NoRoom => {

@@ -8,10 +8,9 @@ use serde_json::{Map, Value, json};
 use sinew_runtime::ToolInfo;
 use sinew_tool::wire_name;
 
-use crate::agent::spawner::Spawner;
 use crate::cli::{Cli, HelpArgs};
 use crate::screen;
-use crate::wiring::{self, Loaded};
+use crate::wiring::Loaded;
 
 /// Arguments of an example call of each native tool.
 const EXAMPLES: &[(&str, &str)] = &[
@@ -79,13 +78,7 @@ pub(crate) fn run(
 }
 
 fn of_tool(loaded: &Loaded, name: &str, as_json: bool) -> anyhow::Result<ExitCode> {
-    super::warn(loaded);
-    let wired = wiring::wire(loaded, "help", &["all"], None)?;
-    Spawner::add(loaded, &wired);
-    if wired.servers.is_some() {
-        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        tokio.block_on(wired.settle_tools(None));
-    }
+    let wired = super::tools::wired(loaded, "help")?;
     let catalogs = wired.runtime.catalogs();
     let tools = catalogs.first().into_iter().flat_map(|catalog| catalog.all_tools());
     let tools: Vec<ToolInfo> = tools.collect();

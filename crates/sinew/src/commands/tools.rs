@@ -10,17 +10,23 @@ use sinew_tool::{Effects, wire_name};
 use crate::agent::spawner::Spawner;
 use crate::cli::{Format, ToolsArgs};
 use crate::screen;
-use crate::wiring::{self, Loaded};
+use crate::wiring::{self, Loaded, Wired};
 
-/// Lists the tools.
-pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode> {
+/// Returns a runtime that serves every tool, those of other servers too.
+pub(super) fn wired(loaded: &Loaded, command: &'static str) -> anyhow::Result<Wired> {
     super::warn(loaded);
-    let wired = wiring::wire(loaded, "tools", &["all"], None)?;
+    let wired = wiring::wire(loaded, command, &["all"], None)?;
     Spawner::add(loaded, &wired);
     if wired.servers.is_some() {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         tokio.block_on(wired.settle_tools(None));
     }
+    Ok(wired)
+}
+
+/// Lists the tools.
+pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode> {
+    let wired = wired(loaded, "tools")?;
     let catalogs = wired.runtime.catalogs();
     if args.cost {
         return cost(catalogs.first(), args.json);
