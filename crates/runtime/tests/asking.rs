@@ -240,6 +240,8 @@ fn commands() -> CommandSettings {
         levels: SandboxLevel::OWN.to_vec(),
         sessions: std::path::PathBuf::from("/nowhere"),
         hidden: Vec::new(),
+        private: Vec::new(),
+        shown: Vec::new(),
         caches: Vec::new(),
         unprotected: Vec::new(),
         network: false,

@@ -18,6 +18,9 @@ use crate::spawn;
 /// Where the helper program is mounted, since its own path may be hidden.
 const HELPER_AT: &str = "/run/sinew-helper";
 
+/// Directories of the machine that others cover.
+const COVERED: &[&str] = &["/run", "/var/run", "/tmp", "/var/tmp", "/dev"];
+
 /// Returns the command that becomes a helper in the view that a policy asks for.
 pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::Result<Command> {
     let helper = match helper.starts_with("/proc") {
@@ -40,6 +43,12 @@ pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::
     for place in KEPT_OF_SERVICES {
         view.words(&["--ro-bind-try", place, place]);
     }
+    policy.private.iter().for_each(|dir| view.place("--tmpfs", dir));
+    for path in &policy.shown {
+        // It may be gone by now.
+        view.bind("--ro-bind-try", path, path);
+    }
+    policy.shown_links.iter().for_each(|(link, target)| view.bind("--symlink", target, link));
     let temporary = policy.scratch.join("tmp");
     for place in ["/tmp", "/var/tmp"].iter().map(Path::new).filter(|place| is_real_dir(place)) {
         view.bind("--bind", &temporary, place);
@@ -52,6 +61,10 @@ pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::
     }
     let rest = policy.fixed_unless_judged.iter().filter(|_| !spawn::can_hand_over_calls());
     policy.fixed.iter().chain(rest).for_each(|path| view.bind("--ro-bind", path, path));
+    // What `/tmp` and `/run` cover is read-only as it is.
+    let is_covered = |dir: &&PathBuf| COVERED.iter().any(|place| dir.starts_with(place));
+    let private = policy.private.iter().filter(|dir| !is_covered(dir));
+    private.for_each(|dir| view.place("--remount-ro", dir));
     let mut command = Command::new(bubblewrap);
     command.args(view.0).args(["--chdir", "/", "--", HELPER_AT]);
     Ok(command)
@@ -70,11 +83,19 @@ impl View {
         self.0.extend([OsStr::new(how), from.as_os_str(), at.as_os_str()].map(OsString::from));
     }
 
+    fn place(&mut self, how: &str, at: &Path) {
+        self.0.extend([OsStr::new(how), at.as_os_str()].map(OsString::from));
+    }
+
     /// Covers a file or directory with an empty one.
     fn hide(&mut self, path: &Path, policy: &Policy) {
         let Ok(real) = std::fs::canonicalize(path) else { return };
-        let covered = SERVICES.iter().chain(&["/tmp", "/var/tmp", "/dev"]);
-        if covered.into_iter().any(|place| real.starts_with(place)) {
+        let is_closed = |dir: &PathBuf| real.starts_with(dir);
+        let shown = policy.shown.iter().chain(&policy.writable);
+        let is_covered = COVERED.iter().any(|place| real.starts_with(place));
+        // In a private directory there is nothing to cover.
+        let is_absent = policy.private.iter().any(is_closed) && !shown.into_iter().any(is_closed);
+        if is_covered || is_absent {
             return;
         }
         let empty = if real.is_dir() { "empty" } else { "empty.file" };

@@ -23,6 +23,7 @@ pub mod memory;
 mod notify_handler;
 mod ongoing;
 mod own;
+mod private;
 mod process_tree;
 mod programs;
 mod rebuilt_dirs;
@@ -40,29 +41,28 @@ mod supervisor;
 mod terminal;
 mod unasked;
 mod undo;
+mod unseen;
 mod urgency;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Caller, CommandChanges, Contained, Kind, Ledger, Refused, SandboxFindings, Size, ToolError,
+    Caller, CommandChanges, Contained, Kind, Ledger, SandboxFindings, Size, ToolError,
     line_name,
 };
 
 use background::{EndLedger, InBackground};
 use capture::{Became, Captured, RequestedCommand};
-use kept::Kept;
+use private::{PrivateView, real_directory};
 use session::{NoSession, Session};
 use session_cwd::SessionCwds;
 use sinew_policy::command_rules::CommandRules;
@@ -155,6 +155,8 @@ pub struct Commands {
     keeper: Option<Arc<dyn KeepsChanges>>,
     /// The first root that is or contains a home directory.
     home_root: Option<PathBuf>,
+    /// Looked at when the first session opens.
+    private: OnceLock<PrivateView>,
     /// The directories of `PATH` for programs: absolute, in order, each once, outside the roots.
     program_dirs: Vec<PathBuf>,
     /// By session name and path globs: only vocabularies with the same globs share a session.
@@ -209,6 +211,7 @@ impl Commands {
         Self {
             program_dirs: programs::dirs(&settings.env, &writable),
             home_root: writable.iter().find(holds_home).cloned(),
+            private: OnceLock::new(),
             settings,
             writable,
             keeper,
@@ -232,6 +235,15 @@ impl Commands {
     /// directory was removed, that is its nearest ancestor.
     pub fn cwd_of(&self, session: &str, can_enter: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         self.session_cwds.of(session, can_enter)
+    }
+
+    /// Returns what commands see of private directories.
+    fn private(&self) -> &PrivateView {
+        let CommandSettings { private, shown, caches, .. } = &self.settings;
+        self.private.get_or_init(|| {
+            let shown: Vec<PathBuf> = shown.iter().chain(caches).cloned().collect();
+            PrivateView::new(private, &shown, &self.writable)
+        })
     }
 
     /// Returns the protected names that every command may change.
@@ -327,7 +339,7 @@ impl Commands {
         let tells = |refused: &wire::Refused| !succeeded || *refused != wire::Refused::Datagrams;
         let listed = listed.into_iter().filter(|(refused, _)| tells(refused));
         let mut listed: Vec<_> = listed.map(|refused| run::told(refused, home)).collect();
-        listed.extend(self.hidden_in(&captured.merged));
+        listed.extend(self.unseen_in(&captured.merged));
         let changed = changed.iter().map(|path| line_name(path).into_owned()).collect();
         let later = later.iter().map(|(named, n_files)| match (n_files, executed_member(named)) {
             (Some(n_files), _) => format!("{} ({n_files})", line_name(named)),
@@ -348,38 +360,6 @@ impl Commands {
             n_unseen_links: found.n_unseen_links,
             changes: None,
         }
-    }
-
-    /// Returns the hidden paths that output lines name with "permission denied". The supervisor does not
-    /// intercept these reads, so the output is the only evidence.
-    fn hidden_in(&self, output: &Kept) -> Vec<Refused> {
-        let (head, tail) = output.kept();
-        let complains = |line: &[u8]| memmem::find(line, b"ermission denied").is_some();
-        let lines = |text: &[u8]| -> Vec<Vec<u8>> {
-            let lines = text.split(|byte| *byte == b'\n').filter(|line| complains(line));
-            lines.map(<[u8]>::to_vec).collect()
-        };
-        let mut complaints = lines(head);
-        complaints.extend(lines(&tail));
-        if complaints.is_empty() {
-            return Vec::new();
-        }
-        let n_naming = |path: &PathBuf| {
-            let path = path.as_os_str().as_bytes();
-            complaints.iter().filter(|line| memmem::find(line, path).is_some()).count()
-        };
-        let own = &self.settings.sessions;
-        let others = self.settings.hidden.iter().filter(|path| !own.starts_with(path));
-        let named = others.map(|path| (path, n_naming(path))).filter(|(_, n)| 0 < *n);
-        let refused = |(path, n): (&PathBuf, usize)| Refused {
-            deed: "read",
-            fails: false,
-            what: line_name(path).into_owned(),
-            why: String::from("it holds secrets"),
-            grant: format!("run.show = [{}]", quoted(&path.to_string_lossy())),
-            times: u32::try_from(n).unwrap_or(u32::MAX),
-        };
-        named.take(MAX_HIDDEN_TOLD).map(refused).collect()
     }
 
     /// Kills every command of every session.
@@ -485,6 +465,7 @@ impl Commands {
         network: bool,
     ) -> Policy {
         let settings = &self.settings;
+        let view = self.private();
         Policy {
             level,
             writable: self.writable.clone(),
@@ -495,6 +476,9 @@ impl Commands {
                 .filter(|hidden| !self.writable.iter().any(|root| root.starts_with(hidden)))
                 .cloned()
                 .collect(),
+            private: view.dirs.clone(),
+            shown: view.shown.clone(),
+            shown_links: view.links.clone(),
             fixed: self.writable.iter().filter_map(|root| own_at(root)).collect(),
             fixed_unless_judged: self
                 .writable
@@ -533,11 +517,6 @@ impl Commands {
             },
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
-fn real_directory(path: &Path) -> Option<PathBuf> {
-    std::fs::canonicalize(path).ok().filter(|path| path.is_dir())
 }
 
 /// Counts the commands that run under a limit.
@@ -580,8 +559,6 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The most hidden paths that are reported for one output.
-const MAX_HIDDEN_TOLD: usize = 3;
 /// The time between SIGTERM and SIGKILL.
 const GRACE_MS: u64 = 200;
 

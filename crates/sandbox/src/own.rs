@@ -380,6 +380,9 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
         level,
         writable: Vec::new(),
         hidden: Vec::new(),
+        private: Vec::new(),
+        shown: Vec::new(),
+        shown_links: Vec::new(),
         fixed: Vec::new(),
         fixed_unless_judged: Vec::new(),
         rules: CommandRules {

@@ -16,6 +16,10 @@ pub struct CommandSettings {
     pub sessions: PathBuf,
     /// Directories and files that commands do not see.
     pub hidden: Vec<PathBuf>,
+    /// Directories of which commands see only the roots and what is shown, such as the home directory.
+    pub private: Vec<PathBuf>,
+    /// Files and directories in private ones that commands may read, besides the caches.
+    pub shown: Vec<PathBuf>,
     /// Directories that commands may change for themselves, for the length of a session.
     pub caches: Vec<PathBuf>,
     /// Protected names that commands may change all the same.

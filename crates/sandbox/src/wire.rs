@@ -35,6 +35,12 @@ pub(super) struct Policy {
     pub(super) writable: Vec<PathBuf>,
     /// Directories and files that commands do not see.
     pub(super) hidden: Vec<PathBuf>,
+    /// Directories of which commands see only what is shown, by real path. None is in another.
+    pub(super) private: Vec<PathBuf>,
+    /// Directories and files in private ones that commands may read, by real path. None is in another.
+    pub(super) shown: Vec<PathBuf>,
+    /// Symlinks in private directories, each with its target.
+    pub(super) shown_links: Vec<(PathBuf, PathBuf)>,
     /// Paths that commands may read but not change, although they are in a writable directory.
     pub(super) fixed: Vec<PathBuf>,
     /// The same where no supervisor can judge what commands put there.

@@ -36,7 +36,8 @@ pub struct RunOptions {
     /// secrets by their name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hide: Option<Vec<PathBuf>>,
-    /// Absolute paths that commands see although they hold secrets by their name.
+    /// Absolute paths that commands see although they hold secrets by their name or are in a private directory: `/home`,
+    /// `/root`, `/mnt`, `/media` and the home directory, of which commands see only roots and toolchains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show: Option<Vec<PathBuf>>,
     /// Protected names that commands may change all the same, such as `.github/workflows`. The file tools

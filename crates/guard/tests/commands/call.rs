@@ -13,6 +13,7 @@ use sinew_tool::{
 };
 
 use crate::hazards::{number, sleepers};
+use crate::probes::make_private;
 use crate::world::{CACHE, Place, alone, beside_others, block_on, options, tokio_runtime, works};
 
 type Case = fn(&Place) -> Result<(), Failed>;
@@ -32,6 +33,7 @@ const CASES: &[(&str, Case)] = &[
     ("a call that nobody waits for ends its command", dropped),
     ("a directory that was exchanged is not entered", exchanged),
     ("what is written to a cache stays with the session", cached),
+    ("of a private directory only what is shown is there", private),
     ("of a list of programs no other runs", listed),
     ("a file gets the umask that its process has by then", umasks),
     ("a command gets no more variables than its row names", variables),
@@ -212,6 +214,29 @@ fn argv(place: &Place) -> Result<(), Failed> {
 }
 
 /// The bare name had been compared alone, so a file of an allowed name ran from anywhere.
+fn private(place: &Place) -> Result<(), Failed> {
+    make_private(&place.outside)?;
+    let text = |done: &Finished| String::from_utf8_lossy(&done.merged.head).into_owned();
+    let private = place.outside.join("private");
+    let at = |name: &str| private.join(name).display().to_string();
+    let seen = format!("cat {} {} {}", at("tools/tool"), at("conf"), at("link"));
+    let seen = text(&place.sh(&seen));
+    if seen != "toolconfbeyond" {
+        return Err(format!("what is shown: {seen}").into());
+    }
+    let done = place.sh(&format!("cat {}; cat {}/missing", at("papers/canary"), at("papers")));
+    let (output, is_open) = (text(&done), done.contained.level == "none");
+    let told: Vec<_> = done.findings.listed.iter().map(|one| one.grant.clone()).collect();
+    let grants = match is_open {
+        true => Vec::new(),
+        false => vec![format!("run.show = [\"{}\"]", at("papers/canary"))],
+    };
+    match output.contains("canarycat") == is_open && told == grants {
+        true => Ok(()),
+        false => Err(format!("{output}: {told:?}").into()),
+    }
+}
+
 fn listed(place: &Place) -> Result<(), Failed> {
     fs::write(place.root.join("cat"), "#!/bin/sh\necho planted\n")?;
     fs::set_permissions(place.root.join("cat"), fs::Permissions::from_mode(0o755))?;

@@ -7,8 +7,10 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,6 +46,34 @@ const PROBES: &[Probe] = &[
         "see that a hidden file is there",
         Bubblewrap,
         "test -e {out}/hidden/secret && echo REACHED",
+    ),
+    probe(
+        "read a file of a private directory",
+        Landlock,
+        "cat {out}/private/papers/canary && echo REACHED",
+    ),
+    probe(
+        "list a private directory",
+        Landlock,
+        "ls {out}/private | grep -q papers && echo REACHED",
+    ),
+    probe(
+        "see that a file of a private directory is there",
+        Bubblewrap,
+        "test -e {out}/private/papers/canary && echo REACHED",
+    ),
+    probe(
+        "reach a private directory by a way around",
+        Landlock,
+        "cat {out}/private/tools/../papers/canary {out}/private/tools/out/canary && echo REACHED; \
+         cat /proc/self/root{out}/private/papers/canary && echo REACHED; \
+         ln -s {out}/private/papers p; cat p/canary && echo REACHED",
+    ),
+    probe(
+        "create a file in a private directory",
+        Landlock,
+        "echo x >{out}/private/new && echo REACHED; mkdir {out}/private/d && echo REACHED; \
+         echo x >>{out}/private/tools/new && echo REACHED",
     ),
     probe("read sinew's own state", Landlock, "ls {sessions} | grep -q . && echo REACHED"),
     probe(
@@ -402,6 +432,11 @@ A command runs on the strongest sandbox level that works on the machine, and eve
   kill their own supervisors, and get the same environment, no terminal and no descriptors. In a cgroup,
   processes that such a command leaves are killed by the next session on this level that sinew starts there.
 
+**Private directories** are `/home`, `/root`, `/mnt`, `/media` and the home directory. Commands see of them the roots,
+toolchains and caches of tools, directories of programs in `PATH`, some configuration without secrets such as
+`.gitconfig`, and what `run.show` lists. They can change none of it but the roots. A reply names a private path that a
+command did not find.
+
 Everything that a command starts ends with it: at the end of the command, of its time, or of the session.
 One system call kills all of it where the level has one of these, tried in this order:
 
@@ -560,6 +595,20 @@ fn reached(probe: &Probe, helper: &Helper, level: SandboxLevel) -> Result<bool, 
     Ok(output.contains("REACHED") || (output.contains("SENT") && outside.got_datagram()))
 }
 
+/// Makes a private directory: `tools`, `conf` and `link` of it are shown, `papers` is not.
+pub(crate) fn make_private(outside: &Path) -> io::Result<()> {
+    let private = outside.join("private");
+    for name in ["papers", "tools"] {
+        fs::create_dir_all(private.join(name))?;
+    }
+    fs::write(private.join("papers/canary"), "canary")?;
+    fs::write(private.join("tools/tool"), "tool")?;
+    fs::write(private.join("conf"), "conf")?;
+    fs::write(outside.join("beyond"), "beyond")?;
+    symlink("../papers", private.join("tools/out"))?;
+    symlink("../beyond", private.join("link"))
+}
+
 /// What lies outside the sandbox.
 struct Outside {
     dir: PathBuf,
@@ -576,6 +625,7 @@ impl Outside {
         let dir = place.outside.clone();
         fs::create_dir(dir.join("hidden"))?;
         fs::write(dir.join("hidden/secret"), "canary")?;
+        make_private(&dir)?;
         fs::create_dir_all(place.root.join(".git/hooks"))?;
         fs::write(place.root.join(".git/hooks/pre-commit"), "old")?;
         fs::write(place.root.join(".mcp.json"), "old")?;

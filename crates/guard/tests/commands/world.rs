@@ -119,6 +119,10 @@ impl Place {
             levels: levels.to_vec(),
             sessions: top.join("sessions"),
             hidden: vec![outside.join("hidden"), top.join("sessions"), top.join("state")],
+            private: vec![outside.join("private")],
+            shown: ["tools", "gone", "link", "conf"]
+                .map(|name| outside.join("private").join(name))
+                .to_vec(),
             caches: vec![top.join(CACHE)],
             unprotected: vec![String::from(".npmrc")],
             network: false,

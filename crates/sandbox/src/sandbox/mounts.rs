@@ -1,6 +1,6 @@
 //! Mounts what commands see of the file system: read-only, except for the roots. On top it mounts a `/dev`
-//! with harmless devices, a session `/tmp`, overlays for tool caches, and empty files and directories over
-//! hidden ones. The mounts of the system stay below: uncovering them needs rights that no command has.
+//! with harmless devices, a session `/tmp`, overlays for tool caches, empty directories with the shown parts over
+//! private ones, and empty files and directories over hidden ones. The mounts of the system stay below: uncovering them needs rights that no command has.
 #![expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive,
     mount_change, mount_move, mount_remount, unmount,
@@ -51,7 +51,9 @@ pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
     let empty_dir = hold(&policy.scratch.join("empty"))?;
     let empty_file = hold(&policy.scratch.join("empty.file"))?;
     let scratch = hold(&policy.scratch)?;
+    let shown = held_where_there(policy.shown.iter().map(PathBuf::as_path));
     read_only()?;
+    close_private(policy, &shown)?;
     overlay_caches(policy, &scratch)?;
     devices()?;
     for place in SERVICES {
@@ -77,7 +79,51 @@ pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
     for path in &policy.fixed {
         fix(path)?;
     }
-    Ok(())
+    policy.private.iter().try_for_each(|dir| make_read_only(dir))
+}
+
+/// Mounts an empty directory over each private one, with all that is shown of it. They are writable until everything
+/// else is mounted in them.
+fn close_private(policy: &Policy, shown: &[Held]) -> io::Result<()> {
+    for dir in &policy.private {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("tmpfs", dir, "tmpfs", flags, Some(c"mode=0755"))?;
+    }
+    for (path, handle) in shown {
+        make_mount_point(path, handle)?;
+        // A copy of a mount that is read-only by now.
+        mount_bind_recursive(name_of(handle), path)?;
+    }
+    for (link, target) in &policy.shown_links {
+        if let Some(parent) = link.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        symlink(target, link)?;
+    }
+    // The overlays of caches are made there.
+    fs::create_dir_all(&policy.scratch)
+}
+
+/// Makes an empty directory or file to mount an fd at.
+fn make_mount_point(path: &Path, handle: &OwnedFd) -> io::Result<()> {
+    let is_dir = FileType::from_raw_mode(fstat(handle)?.st_mode) == FileType::Directory;
+    if is_dir {
+        return fs::create_dir_all(path);
+    }
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(path, "")
+}
+
+/// Makes the topmost mount at a path read-only, and no other one.
+fn make_read_only(path: &Path) -> io::Result<()> {
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+    match mount_remount(path, with_bind(flags), "") {
+        // Another mount covers the path.
+        Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// A path with its `O_PATH` fd.

@@ -63,7 +63,11 @@ pub(super) fn beneath_the_system(
     allow_keeping(&mut ruleset, kept)?;
     let hidden: Vec<PathBuf> =
         policy.hidden.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
-    open_beside(&mut ruleset, Path::new("/"), &hidden, read())?;
+    let closed: Vec<PathBuf> = hidden.iter().chain(&policy.private).cloned().collect();
+    open_beside(&mut ruleset, Path::new("/"), &closed, read())?;
+    for place in &policy.shown {
+        open_beside(&mut ruleset, place, &hidden, read())?;
+    }
     let writes = AccessFs::from_all(ABI_WANTED);
     for place in &policy.writable {
         open_beside(&mut ruleset, place, &hidden, writes)?;
