@@ -68,31 +68,6 @@ const CACHES: [&str; 8] = [
     "PIP_CACHE_DIR",
 ];
 
-/// Variables that name directories of toolchains and version managers.
-const TOOLCHAINS: [&str; 21] = [
-    "JAVA_HOME",
-    "ANDROID_HOME",
-    "ANDROID_SDK_ROOT",
-    "GOROOT",
-    "PYENV_ROOT",
-    "RBENV_ROOT",
-    "NODENV_ROOT",
-    "SDKMAN_DIR",
-    "VOLTA_HOME",
-    "PNPM_HOME",
-    "BUN_INSTALL",
-    "DENO_DIR",
-    "DENO_INSTALL",
-    "CONDA_PREFIX",
-    "FNM_DIR",
-    "MISE_DATA_DIR",
-    "ASDF_DIR",
-    "ASDF_DATA_DIR",
-    "DOTNET_ROOT",
-    "GEM_HOME",
-    "JULIA_DEPOT_PATH",
-];
-
 /// The glibc malloc variables that set when freed memory returns to the kernel.
 const MALLOC: [&str; 2] = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"];
 
@@ -156,11 +131,6 @@ pub fn shell() -> Option<PathBuf> {
 /// Returns the cache directories of tools that variables name.
 pub fn caches() -> impl Iterator<Item = PathBuf> {
     CACHES.into_iter().filter_map(directory)
-}
-
-/// Returns the directories of toolchains that variables name.
-pub fn toolchains() -> impl Iterator<Item = PathBuf> {
-    TOOLCHAINS.into_iter().filter_map(directory)
 }
 
 /// Returns the whole environment, from which that of commands is built.

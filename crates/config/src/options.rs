@@ -282,6 +282,11 @@ pub struct FilesOptions {
     /// or `in_place` (writes into the shared file, not atomically).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_links: Option<String>,
+    /// What becomes of a path outside the roots that a tool reads or changes: `ask` (files of programs, such as `/usr`, and
+    /// of toolchains are read unasked) or `deny`. Default: `ask`; `deny` in moltis, molf, agentos, aionrs, clawft and
+    /// mcp-filesystem. Hidden paths (`run.hide`), removals and moves are denied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside: Option<String>,
     /// How paths are resolved: `auto` (the kernel where it can) or `walk` (component by component).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolver: Option<String>,
@@ -427,6 +432,9 @@ pub struct ManagedOptions {
     /// Directories at or beneath which every root lies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<PathBuf>>,
+    /// Whether tools reach nothing outside the roots; `true` keeps `files.outside` at `deny`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_roots: Option<bool>,
     /// The only hosts that fetches and searches may reach, as in rules: `docs.rs`, `*.example.com`,
     /// `wiki.example:8443`. An empty list allows none. Commands are limited by `network`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,7 @@ use sinew_guard::{
     ProcessLimits, Profile, Resolver, Retention, Rules, SandboxLevel, WebSettings, can_be_granted,
 };
 use sinew_runtime::{Approvals, CommandHookSettings};
-use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
+use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, OutsidePaths, Sync, call_id};
 
 use super::context_window::reply_bytes_for_context;
 use super::messages::{self, MessageConfig};
@@ -551,9 +551,11 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
              what was read is only known where reads are remembered; set both, or neither",
         )));
     }
+    let outside = [("ask", OutsidePaths::Ask), ("deny", OutsidePaths::Deny)];
     let kept = fs.checkpoint_before_mutation;
     Ok(FileSettings {
         checkpoint_before_mutation: kept.unwrap_or(base.checkpoint_before_mutation),
+        outside: word("files.outside", files.outside.as_ref(), &outside)?.unwrap_or(base.outside),
         track_reads,
         must_read_before_write,
         workspace_root: fs.workspace_root.or(base.workspace_root),

@@ -34,7 +34,8 @@ use sinew_ops::web_search::{self, WebSearchOut};
 use sinew_ops::{agent_send, apply_patch, iso_millis, list, read, spawn, write};
 use sinew_tool::{
     AgentReport, Bound, Conventions, Dialect, Exit, FileError, FileKind, FileSettings, Finished,
-    ForeignNames, Kind, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
+    ForeignNames, Kind, OutsidePaths, Param, ParamKind, Preset, Reply, Row, Shaping, Tool,
+    ToolError,
 };
 
 use crate::words::{hint, said, text, without_argument};
@@ -70,6 +71,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 
 fn settings() -> FileSettings {
     FileSettings {
+        outside: OutsidePaths::Deny,
         // Sized with room for line numbers, which this dialect omits.
         read_reply_bytes: 4 << 20,
         list_limit: 10_000,

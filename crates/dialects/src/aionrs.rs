@@ -24,8 +24,9 @@ use std::sync::Arc;
 use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, read, row_name, spawn, tool_search, write};
 use sinew_tool::{
-    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, ForeignNames, Kind, Param,
-    ParamKind, Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, line_name,
+    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, ForeignNames, Kind,
+    OutsidePaths, Param, ParamKind, Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError,
+    line_name,
 };
 
 use crate::words::{hint, occurrences, said, without_argument};
@@ -60,6 +61,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 
 fn settings() -> FileSettings {
     FileSettings {
+        outside: OutsidePaths::Deny,
         read_reply_bytes: 4 << 20,
         glob_limit: 100,
         grep_limit: 250,

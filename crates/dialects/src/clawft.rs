@@ -30,8 +30,8 @@ use sinew_ops::web_fetch::{self, WebContent};
 use sinew_ops::web_search::{self, WebSearchArgs, WebSearchOut};
 use sinew_ops::{edit, list, message as channel_message, read, write};
 use sinew_tool::{
-    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
-    Preset, Reply, Row, Scale, Tool, ToolError, visible_only,
+    Bound, Conventions, Dialect, Exit, FileKind, FileSettings, Finished, Kind, OutsidePaths, Param,
+    ParamKind, Preset, Reply, Row, Scale, Tool, ToolError, visible_only,
 };
 
 use crate::words::{occurrences, renamed, text, without_argument};
@@ -65,6 +65,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 
 fn settings() -> FileSettings {
     FileSettings {
+        outside: OutsidePaths::Deny,
         list_limit: MAX_ENTRIES,
         command_timeout_s: Some(TIMEOUT_S),
         ..FileSettings::default()

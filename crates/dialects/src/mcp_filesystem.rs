@@ -21,8 +21,8 @@ use sinew_ops::{find, info, list, make_directory, move_path, multi_edit, read, r
 use sinew_ops::{long_time, write};
 use sinew_tool::{
     Arguments, Block, Bound, BoxFuture, Context, Conventions, Dialect, Facts, FileKind,
-    FileSettings, Kind, Param, ParamKind, Prepared, Preset, Reply, Row, Shaping, Tool, ToolError,
-    line_name,
+    FileSettings, Kind, OutsidePaths, Param, ParamKind, Prepared, Preset, Reply, Row, Shaping,
+    Tool, ToolError, line_name,
 };
 
 use crate::words::text;
@@ -65,6 +65,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 
 fn settings() -> FileSettings {
     FileSettings {
+        outside: OutsidePaths::Deny,
         read_reply_bytes: Bound::HARD.max_bytes,
         list_limit: 50_000,
         ..FileSettings::default()

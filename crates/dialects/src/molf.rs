@@ -29,8 +29,8 @@ use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, read, row_name, skill, write};
 use sinew_tool::{
     Block, Bound, Conventions, CutText, Dialect, Exit, FileKind, FileSettings, Finished,
-    ForeignNames, Kind, Outputs, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
-    line_name,
+    ForeignNames, Kind, Outputs, OutsidePaths, Param, ParamKind, Preset, Reply, Row, Shaping, Tool,
+    ToolError, line_name,
 };
 
 use crate::words::{hint, occurrences, renamed, said, without_argument};
@@ -75,6 +75,7 @@ const MAX_FOUND: usize = 100;
 
 fn settings() -> FileSettings {
     FileSettings {
+        outside: OutsidePaths::Deny,
         glob_limit: MAX_FOUND,
         grep_limit: MAX_FOUND,
         read_reply_bytes: MAX_COPIED,

@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 use sinew_ops::bash::{self, end};
 use sinew_ops::{checkpoint_restore, edit, glob, grep, multi_edit, read, write};
 use sinew_tool::{
-    Bound, Conventions, Dialect, Exit, FileSettings, Finished, ForeignNames, Kind, Param,
-    ParamKind, Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, Was,
+    Bound, Conventions, Dialect, Exit, FileSettings, Finished, ForeignNames, Kind, OutsidePaths,
+    Param, ParamKind, Preset, Reply, Row, Scale, Shaping, Skipped, Tool, ToolError, Was,
 };
 
 use crate::words::{text, without_argument};
@@ -59,6 +59,7 @@ const MAX_ROWS: i64 = 1_000;
 
 fn settings() -> FileSettings {
     FileSettings {
+        outside: OutsidePaths::Deny,
         require_approval: true,
         checkpoint_before_mutation: false,
         max_read_bytes: Some(10 * 1024 * 1024),

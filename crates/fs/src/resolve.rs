@@ -219,7 +219,8 @@ pub fn check_spelling(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-fn outside(roots: &Roots) -> FileError {
+/// Returns the refusal of a path outside the roots.
+pub fn outside(roots: &Roots) -> FileError {
     FileError::Denied(format!(
         "it lies outside the roots: {}; start sinew with `--root DIR` to add one",
         roots.words()

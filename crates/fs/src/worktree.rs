@@ -25,7 +25,7 @@ use crate::roots::{DIRECTORY_PATH, FILE_READ, open_name};
 const MAX_BYTES: u64 = 4_096 + 16;
 
 /// Returns the shared directory of a linked worktree's repository.
-pub(crate) fn shared_directory(worktree: BorrowedFd<'_>) -> Option<OwnedFd> {
+pub fn shared_directory(worktree: BorrowedFd<'_>) -> Option<OwnedFd> {
     let line = first_line(worktree, c".git")?;
     let own = directory(worktree, line.strip_prefix(b"gitdir: ")?)?;
     let shared = directory(own.as_fd(), &first_line(own.as_fd(), c"commondir")?)?;

@@ -42,7 +42,8 @@ use std::sync::Arc;
 use sinew_tool::{
     Access, Answer, Caller, Command, CommandTarget, Effects, Facts, FileKind, FileSettings,
     FileState, FileTarget, HardLinks, Host, Kind, MessageClaim, NoMessages, NoNet, NoProcesses,
-    Processes, Ruling, SearchClaim, Targets, ToolError, UndoCover, UrlClaim, Verdict, World,
+    Position, Processes, Ruling, SearchClaim, Targets, ToolError, UndoCover, UrlClaim, Verdict,
+    World,
 };
 
 use crate::approval_fingerprint::ApprovalFingerprint;
@@ -62,7 +63,7 @@ use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
 use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{
-    Case, PROTECTED, Rules, UNDO, asks_always, in_sandbox, judge_taken, may_run_undone,
+    Case, OUTSIDE, PROTECTED, Rules, UNDO, asks_always, in_sandbox, judge_taken, may_run_undone,
     with_written,
 };
 use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
@@ -525,11 +526,17 @@ impl Judged {
             })
     }
 
-    /// Returns whether a person must answer: the call asks for a protected name or by a configured rule.
+    /// Returns whether a person must answer: the call asks for a protected name, a path outside the roots, or by a configured rule.
     /// Neither a client's confirmation, which sinew cannot see, nor an undo replaces that answer.
     pub fn wants_person(&self) -> bool {
         let Ruling { verdict, rule, origin, .. } = &self.ruling;
-        *verdict == Verdict::Ask && (*rule == PROTECTED || origin.is_some())
+        *verdict == Verdict::Ask && ([PROTECTED, OUTSIDE].contains(rule) || origin.is_some())
+    }
+
+    /// Returns the error of a call that asks for a path outside the roots, where no person can answer.
+    pub fn outside_denied(&self) -> Option<ToolError> {
+        let Contained { guard, targets, .. } = &self.contained;
+        (self.ruling.rule == OUTSIDE).then(|| guard.outside_denied(targets)).flatten()
     }
 
     /// Clears the call if the ruling allows it.
@@ -590,7 +597,16 @@ impl Judged {
                 objects.push(Object::Command(arity::pattern(words)?));
             }
         }
-        for file in targets.files.iter().filter(|file| file.claim.access.changes()) {
+        for file in &targets.files {
+            if !file.claim.access.changes() {
+                if file.position == Position::Outside {
+                    objects.push(Object::Paths(match is_directory(&file.state) {
+                        true => Paths::beneath(&file.path)?,
+                        false => Paths::of(&file.path)?,
+                    }));
+                }
+                continue;
+            }
             if !matches!(file.claim.access, Access::Write { .. } | Access::Edit { .. }) {
                 return None;
             }

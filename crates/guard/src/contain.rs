@@ -12,7 +12,8 @@ use sinew_fs::roots::{DIRECTORY_PATH, Root, Roots};
 use sinew_policy::protected::{self, Names};
 use sinew_policy::rules;
 use sinew_tool::{
-    Access, Claim, FileError, FileState, FileTarget, Kind, Links, Slot, Targets, ToolError,
+    Access, Claim, FileError, FileState, FileTarget, Kind, Links, Position, Slot, Targets,
+    ToolError,
 };
 
 use crate::clear::Contained;
@@ -21,7 +22,7 @@ use crate::moving;
 
 /// How a path through a non-directory is handled.
 #[derive(Debug, Clone, Copy)]
-enum InTheWay<'a> {
+pub(crate) enum InTheWay<'a> {
     /// It is rejected.
     Refused,
     /// It counts as missing for good.
@@ -30,7 +31,46 @@ enum InTheWay<'a> {
     Cleared(&'a HashSet<PathBuf>),
 }
 
+/// Which claims may be outside the roots, where the settings allow it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MayLeave {
+    None,
+    /// Those that read, search, make or edit one file or directory.
+    Files,
+    All,
+}
+
+/// Returns whether a claim concerns nothing but the file or directory that it names.
+fn leaves_alone(access: Access) -> bool {
+    match access {
+        Access::Read
+        | Access::Search
+        | Access::Write { .. }
+        | Access::Edit { .. }
+        | Access::Make => true,
+        Access::Inspect | Access::Remove | Access::Move => false,
+    }
+}
+
+/// How the paths of a call are resolved.
+#[derive(Debug, Clone, Copy)]
+struct How<'a> {
+    in_the_way: InTheWay<'a>,
+    may_leave: MayLeave,
+}
+
 impl Guard {
+    /// Contains the paths of a call, of which some may be outside the roots: a ruling asks for them.
+    pub fn contain_call(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Contained, ToolError> {
+        let how = How { in_the_way: InTheWay::Refused, may_leave: MayLeave::Files };
+        self.contain_with(claims, cwd, narrowed, how)
+    }
+
     /// Contains the paths of a call. Relative ones start at `cwd`, else at the first root. `narrowed` limits
     /// the call to directories beneath the roots.
     ///
@@ -41,7 +81,8 @@ impl Guard {
         cwd: Option<&Path>,
         narrowed: Option<&[PathBuf]>,
     ) -> Result<Contained, ToolError> {
-        self.contain_with(claims, cwd, narrowed, InTheWay::Refused)
+        let how = How { in_the_way: InTheWay::Refused, may_leave: MayLeave::None };
+        self.contain_with(claims, cwd, narrowed, how)
     }
 
     /// Contains paths that [`Guard::contain`] rejects because a non-directory is in their way, as missing for
@@ -52,7 +93,19 @@ impl Guard {
         cwd: Option<&Path>,
         narrowed: Option<&[PathBuf]>,
     ) -> Result<Contained, ToolError> {
-        self.contain_with(claims, cwd, narrowed, InTheWay::Passed)
+        let how = How { in_the_way: InTheWay::Passed, may_leave: MayLeave::None };
+        self.contain_with(claims, cwd, narrowed, how)
+    }
+
+    /// Contains paths that a restore looks at.
+    pub(crate) fn contain_looked_at(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Contained, ToolError> {
+        let how = How { in_the_way: InTheWay::Refused, may_leave: MayLeave::All };
+        self.contain_with(claims, cwd, narrowed, how)
     }
 
     /// Contains paths behind files and symlinks that the call removes first.
@@ -63,7 +116,8 @@ impl Guard {
         narrowed: Option<&[PathBuf]>,
         cleared: &HashSet<PathBuf>,
     ) -> Result<Contained, ToolError> {
-        self.contain_with(claims, cwd, narrowed, InTheWay::Cleared(cleared))
+        let how = How { in_the_way: InTheWay::Cleared(cleared), may_leave: MayLeave::All };
+        self.contain_with(claims, cwd, narrowed, how)
     }
 
     fn contain_with(
@@ -71,7 +125,7 @@ impl Guard {
         claims: &[Claim],
         cwd: Option<&Path>,
         narrowed: Option<&[PathBuf]>,
-        in_the_way: InTheWay<'_>,
+        how: How<'_>,
     ) -> Result<Contained, ToolError> {
         let roots = match narrowed {
             Some(paths) => Arc::new(self.narrow(paths)?),
@@ -81,9 +135,18 @@ impl Guard {
         let mut targets = Targets { files: Vec::with_capacity(claims.len()), ..Targets::default() };
         let mut places = Vec::with_capacity(claims.len());
         let mut dirs = HashMap::new();
+        let may_leave = self.may_leave(how.may_leave, narrowed.is_some());
         for (at, claim) in claims.iter().enumerate() {
+            let earlier = at.checked_sub(1).and_then(|at| claims.get(at));
+            let is_moved_to = earlier.is_some_and(|earlier| earlier.access == Access::Move);
+            let how = match may_leave {
+                MayLeave::Files if is_moved_to || !leaves_alone(claim.access) => {
+                    How { may_leave: MayLeave::None, ..how }
+                }
+                may_leave => How { may_leave, ..how },
+            };
             let (target, mut place) = self
-                .contain_one(&roots, &cwd, claim, Slot(at), in_the_way)
+                .contain_one(&roots, &cwd, claim, Slot(at), how)
                 .map_err(|error| about(claim, &cwd, error))?;
             if 1 < claims.len() {
                 place.share(&mut dirs).map_err(|error| about(claim, &cwd, error))?;
@@ -137,32 +200,24 @@ impl Guard {
         cwd: &Path,
         claim: &Claim,
         slot: Slot,
-        in_the_way: InTheWay<'_>,
+        how: How<'_>,
     ) -> Result<(FileTarget, Place), FileError> {
         if let Some(scope) = claim.memory {
             return self.contain_memory(roots, claim, scope, slot);
         }
-        let links = claim.access.links();
-        let mut place = match &claim.path {
-            Some(written) => {
-                resolve::check_spelling(Path::new(written))?;
-                // Joining keeps a trailing slash: `a/` is a directory.
-                let path = resolve::joined(cwd, Path::new(written));
-                match in_the_way {
-                    InTheWay::Cleared(cleared) if resolve::is_past(&path, cleared) => {
-                        resolve::past(roots, &path, links, cleared)?
-                    }
-                    _ => match (resolve::resolve(roots, &path, links), in_the_way) {
-                        (Err(FileError::NotDirectory), InTheWay::Passed) => {
-                            resolve::behind(roots, &path, links)?
-                        }
-                        (other, _) => other?,
-                    },
-                }
+        let (mut place, position) = match self.resolved(roots, cwd, claim, how.in_the_way) {
+            Err(refused @ FileError::Denied(_)) if how.may_leave != MayLeave::None => {
+                self.outside(cwd, claim, how.in_the_way, refused)?
             }
-            None => resolve::resolve(roots, cwd, links)?,
+            other => (other?, Position::Inside),
         };
-        let root = roots.holding(&place.real).ok_or(FileError::Missing)?.real.clone();
+        let root = match position {
+            Position::Inside => roots.holding(&place.real).ok_or(FileError::Missing)?.real.clone(),
+            Position::Programs | Position::Outside => match place.is_directory() {
+                true => place.real.clone(),
+                false => place.real.parent().unwrap_or(&place.real).to_owned(),
+            },
+        };
         // Names count from the roots of the session, not from the narrowed ones.
         let named = self.shared.roots.named(&place.real);
         self.check_rules(&place, named, claim.access)?;
@@ -180,9 +235,48 @@ impl Guard {
         let path = place.real.clone();
         let claim = claim.clone();
         let later_beneath = Vec::new();
-        let target =
-            FileTarget { slot, claim, path, root, state, protected, runs_later, later_beneath };
+        let target = FileTarget {
+            slot,
+            claim,
+            path,
+            root,
+            position,
+            state,
+            protected,
+            runs_later,
+            later_beneath,
+        };
         Ok((target, place))
+    }
+
+    /// Resolves a claim beneath the roots.
+    fn resolved(
+        &self,
+        roots: &Roots,
+        cwd: &Path,
+        claim: &Claim,
+        in_the_way: InTheWay<'_>,
+    ) -> Result<Place, FileError> {
+        let links = claim.access.links();
+        Ok(match &claim.path {
+            Some(written) => {
+                resolve::check_spelling(Path::new(written))?;
+                // Joining keeps a trailing slash: `a/` is a directory.
+                let path = resolve::joined(cwd, Path::new(written));
+                match in_the_way {
+                    InTheWay::Cleared(cleared) if resolve::is_past(&path, cleared) => {
+                        resolve::past(roots, &path, links, cleared)?
+                    }
+                    _ => match (resolve::resolve(roots, &path, links), in_the_way) {
+                        (Err(FileError::NotDirectory), InTheWay::Passed) => {
+                            resolve::behind(roots, &path, links)?
+                        }
+                        (other, _) => other?,
+                    },
+                }
+            }
+            None => resolve::resolve(roots, cwd, links)?,
+        })
     }
 
     /// Applies the path rules to a resolved path, and to each parent that would be created.

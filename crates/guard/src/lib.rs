@@ -22,6 +22,7 @@ mod messages;
 mod moving;
 #[cfg(feature = "web")]
 mod net;
+mod outside;
 mod replace;
 mod restore;
 mod walk;

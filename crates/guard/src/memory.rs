@@ -15,7 +15,7 @@ use sinew_fs::stat::error_of;
 use sinew_fs::state::StateDir;
 use sinew_fs::store;
 use sinew_tool::{
-    Access, Claim, FileError, FileKind, FileState, FileTarget, Links, MemoryScope, Slot,
+    Access, Claim, FileError, FileKind, FileState, FileTarget, Links, MemoryScope, Position, Slot,
 };
 
 use crate::guard::Guard;
@@ -77,6 +77,7 @@ impl Guard {
             claim: claim.clone(),
             path,
             root: root.unwrap_or_default(),
+            position: Position::Inside,
             state,
             // No other program acts on it.
             protected: None,
@@ -134,7 +135,7 @@ impl Guard {
     }
 
     /// Rejects a call that is limited to some directories: the user's memory is in none of them.
-    fn check_whole(&self, roots: &Roots) -> Result<(), FileError> {
+    pub(crate) fn check_whole(&self, roots: &Roots) -> Result<(), FileError> {
         match ptr::eq(roots, Arc::as_ptr(&self.shared.roots)) {
             true => Ok(()),
             false => Err(FileError::Denied(String::from(

@@ -35,8 +35,8 @@ use sinew_fs::stat::{error_of, identity_of};
 use sinew_policy::judge::Case;
 use sinew_policy::rule::{self, Beneath, Rule};
 use sinew_records::checkpoints::{
-    CheckpointError, CheckpointId, Checkpoints, Entry, Held, History, Listed, PathState, Query,
-    Scope, UndoHistory,
+    CallContext, CheckpointError, CheckpointId, Checkpoints, Entry, Held, History, Listed,
+    PathState, Query, Scope, UndoHistory,
 };
 
 /// Attempts of a plan when others change the paths that it inspects.
@@ -292,8 +292,14 @@ impl Guard {
     ) -> Result<(CheckpointId, History), ToolError> {
         let scope = if restore.only { Scope::Only } else { Scope::Since };
         let of_call = self.contain(&[], cwd, narrowed)?;
-        let may_name = |path: &Path| self.may_name(of_call.roots(), path);
         let mut history = checkpoints.history(id, scope)?;
+        let is_outside = |path: &Path| !self.may_name(of_call.roots(), path);
+        // What calls in other roots changed stays unknown here.
+        let may_leave =
+            history.paths().any(is_outside) && self.made_here(checkpoints, id, scope)?;
+        let may_name = |path: &Path| {
+            !is_outside(path) || (may_leave && self.may_name_outside(path, narrowed.is_some()))
+        };
         // Ids are sequential: one from elsewhere must reveal nothing.
         if !history.paths().any(may_name) {
             return Err(CheckpointError::Unknown(id).into());
@@ -303,7 +309,8 @@ impl Guard {
             history = checkpoints.history(id, scope)?;
         }
         if let Some(path) = &restore.path {
-            let one = self.contain(&[self.looking(restore, path.clone())], cwd, narrowed)?;
+            let one =
+                self.contain_looked_at(&[self.looking(restore, path.clone())], cwd, narrowed)?;
             let real = one.targets().files.first().map(|target| target.path.clone());
             history.retain(|path| real.as_ref().is_some_and(|real| path.starts_with(real)));
         }
@@ -318,6 +325,42 @@ impl Guard {
                 .hint("restore the others one by one with `path`"));
         }
         Ok((id, history))
+    }
+
+    /// Returns whether a checkpoint, and in that scope all later ones of its session, belong to calls in these roots.
+    fn made_here(
+        &self,
+        checkpoints: &Checkpoints,
+        id: CheckpointId,
+        scope: Scope,
+    ) -> Result<bool, ToolError> {
+        let of_id = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
+        let Some(listed) = checkpoints.list(&of_id)?.pop() else { return Ok(false) };
+        if !self.is_made_here(&listed.mark) {
+            return Ok(false);
+        }
+        if scope == Scope::Only {
+            return Ok(true);
+        }
+        let (session, mut before) = (listed.mark.session, None);
+        loop {
+            let session = Some(session.as_str());
+            let later = Query { session, turn: None, id: None, before, limit: 200 };
+            let page = checkpoints.list(&later)?;
+            let mut later = page.iter().take_while(|listed| id < listed.id);
+            if !later.all(|listed| self.is_made_here(&listed.mark)) {
+                return Ok(false);
+            }
+            match page.last().map(|listed| listed.id) {
+                Some(last) if id < last => before = Some(last),
+                Some(_) | None => return Ok(true),
+            }
+        }
+    }
+
+    /// Returns whether a checkpoint belongs to a call in one of these roots.
+    fn is_made_here(&self, mark: &CallContext) -> bool {
+        mark.roots.iter().any(|root| self.shared.roots.at(root).is_some())
     }
 
     /// Inspects each path; returns the call that may inspect them again.
@@ -347,7 +390,7 @@ impl Guard {
                 continue;
             }
             let claim = self.looking(restore, written(path)?);
-            match self.contain(std::slice::from_ref(&claim), cwd, narrowed) {
+            match self.contain_looked_at(std::slice::from_ref(&claim), cwd, narrowed) {
                 Ok(one) => {
                     let target = one.targets().files.first().map(|target| target.path.as_path());
                     let look = match one.places().first() {
@@ -390,7 +433,7 @@ impl Guard {
                 Err(error) => return Err(error),
             }
         }
-        Ok((looks, self.contain(&claims, cwd, narrowed)?))
+        Ok((looks, self.contain_looked_at(&claims, cwd, narrowed)?))
     }
 
     fn looking(&self, restore: &Restore, path: String) -> Claim {
@@ -624,10 +667,13 @@ impl sinew_tool::Checkpoints for OfWorld {
             let Some(last) = page.last() else { break };
             (before, n_looked) = (Some(last.id), n_looked + page.len());
             for listed in page {
+                let is_narrowed = self.guard.check_whole(&self.roots).is_err();
+                let is_made_here = self.guard.is_made_here(&listed.mark);
                 let is_wanted = |path: &Path| {
                     let is_out = self.kept_out.as_ref().is_some_and(|out| out.hides(path, false));
                     !is_out
-                        && self.guard.may_name(&self.roots, path)
+                        && (self.guard.may_name(&self.roots, path)
+                            || (is_made_here && self.guard.may_name_outside(path, is_narrowed)))
                         && query.path.as_ref().is_none_or(|wanted| path.starts_with(wanted))
                 };
                 let changes: Vec<PathChange> = match store.entries(listed.id) {

@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sinew_tool::{CommandTarget, Effects, Facts, FileTarget, Receiver, Ruling, Targets, Verdict};
+use sinew_tool::{
+    CommandTarget, Effects, Facts, FileTarget, Position, Receiver, Ruling, Targets, Verdict,
+};
 
 use sinew_shell::command_pattern;
 
@@ -98,6 +100,8 @@ impl Case<'static> {
 pub const SANDBOXED: &str = "profile.sandboxed";
 /// The rule that allows what stays inside and can be undone.
 pub const UNDO: &str = "undo";
+/// The rule that asks for paths outside the roots.
+pub const OUTSIDE: &str = "outside";
 /// The rule that asks for names that other programs act on.
 pub const PROTECTED: &str = "protected";
 
@@ -209,6 +213,9 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     if let Some(allowed) = rule::allowed(&rules.rules, case, targets) {
         return allowed;
     }
+    if let Some(asks) = outside(targets) {
+        return asks;
+    }
     if case.effects.only_observes() {
         return ruling(Verdict::Allow, "observe", "looking inside the roots is allowed");
     }
@@ -295,10 +302,18 @@ pub fn may_run_undone(ruling: &Ruling, targets: &Targets, effects: Effects, rule
     ruling.verdict == Verdict::Ask
         && ruling.origin.is_none()
         && !rules.require_approval
-        && ![PROTECTED, command_pattern::UNCONTAINED].contains(&ruling.rule)
+        && ![PROTECTED, OUTSIDE, command_pattern::UNCONTAINED].contains(&ruling.rule)
         && targets.command.as_ref().is_none_or(|command| !command.command.has_terminal)
         && targets.hosts.is_empty()
         && possible.contains(effects)
+}
+
+/// Returns the question about the first path outside the roots, if there is one.
+fn outside(targets: &Targets) -> Option<Ruling> {
+    let file = targets.files.iter().find(|file| file.position == Position::Outside)?;
+    let does = if file.claim.access.changes() { "changing" } else { "reading" };
+    let why = format!("{} is outside the roots, so {does} it asks", file.path.display());
+    Some(ruling(Verdict::Ask, OUTSIDE, why))
 }
 
 /// Returns why a message runs without a question, if it stays on this machine and in its root.

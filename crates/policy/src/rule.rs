@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sinew_tool::{
-    Access, Analysis, CommandList, Effects, FileKind, FileTarget, Host, Piece, Ruling, Targets,
-    Verdict, agents, name_matches, tool_matches,
+    Access, Analysis, CommandList, Effects, FileKind, FileTarget, Host, Piece, Position, Ruling,
+    Targets, Verdict, agents, name_matches, tool_matches,
 };
 
 use crate::globs::{self, Globs, RuleError, Written};
@@ -89,6 +89,15 @@ impl Paths {
         let meant = Written::as_it_is(glob.clone());
         let globs = Globs::compile("an answer", &[meant], false).ok()??;
         Some(Self { written: vec![glob], globs: Some(Arc::new(globs)) })
+    }
+
+    /// Returns globs for a real path and all beneath it; `None` if they cannot be written.
+    pub fn beneath(path: &Path) -> Option<Self> {
+        let itself = escaped(path).ok()?;
+        let written = vec![itself.clone(), format!("{itself}/**")];
+        let meant: Vec<_> = written.iter().cloned().map(Written::as_it_is).collect();
+        let globs = Globs::compile("an answer", &meant, false).ok()??;
+        Some(Self { written, globs: Some(Arc::new(globs)) })
     }
 
     /// Returns the globs as written.
@@ -530,7 +539,12 @@ pub fn covering<'r>(
     if analysis.is_some_and(is_uncontained) {
         return None;
     }
-    if let Some(rule) = allowing.iter().find(|rule| rule.when.object == Object::Call) {
+    let leaves = |file: &FileTarget| file.position == Position::Outside;
+    // A rule on calls as such means paths beneath the roots.
+    let is_inside = !targets.files.iter().any(leaves);
+    if let Some(rule) = allowing.iter().find(|rule| rule.when.object == Object::Call)
+        && is_inside
+    {
         return Some(rule);
     }
     let covering =
@@ -539,8 +553,8 @@ pub fn covering<'r>(
     let mut left = case.effects;
     for file in &targets.files {
         let rule = covering(&|rule| rule.means_path(case, &file.path));
-        // Reads need no rule.
-        if file.claim.access.changes() {
+        // Reads beneath the roots need no rule.
+        if file.claim.access.changes() || leaves(file) {
             rule?;
             left = left.without(Effects::CHANGE);
         }

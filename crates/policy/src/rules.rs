@@ -15,6 +15,10 @@ use sinew_tool::{Access, FileError, visible};
 use crate::globs::{Globs, RuleError, Written};
 use sinew_fs::roots::Roots;
 
+/// Why a hidden path is refused.
+pub const HOLDS_SECRETS: &str =
+    "it holds secrets by its name; `run.show` lists what may be seen all the same";
+
 /// Configuration keys of the lists.
 const ALLOW: &str = "`tools.fs.allow_paths`";
 const DENY: &str = "`tools.fs.deny_paths`";
@@ -114,9 +118,7 @@ impl PathRules {
             )));
         }
         if !self.hidden.is_empty() && real.ancestors().any(|path| self.hidden.contains(path)) {
-            return Err(FileError::Denied(String::from(
-                "it holds secrets by its name; `run.show` lists what may be seen all the same",
-            )));
+            return Err(FileError::Denied(String::from(HOLDS_SECRETS)));
         }
         self.check_globs(real)
     }

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use sinew_tool::{
-    Access, Answer, CommandLine, CommandTarget, FileState, FileTarget, Form, Host, Question, Scope,
-    Targets, UndoCover, shown,
+    Access, Answer, CommandLine, CommandTarget, FileState, FileTarget, Form, Host, Position,
+    Question, Scope, Targets, UndoCover, shown,
 };
 
 /// How much of an argument is shown, in bytes.
@@ -113,7 +113,16 @@ fn headline(question: &Question) -> String {
         let name = file.path.file_name().unwrap_or(file.path.as_os_str());
         name.to_string_lossy().into_owned()
     };
-    match changed.as_slice() {
+    let leaves = files.iter().any(|file| file.position == Position::Outside);
+    let place = if leaves { " outside the project" } else { "" };
+    let does = match changed.as_slice() {
+        [] if leaves && files.len() == 1 => {
+            let verb = |file: &FileTarget| match file.claim.access {
+                Access::Search => "Search",
+                _ => "Read",
+            };
+            files.first().map_or_else(String::new, |file| format!("{} {}", verb(file), name(file)))
+        }
         [] => format!("Run {tool}"),
         [one] => {
             let is_new = one.state == FileState::Missing;
@@ -129,7 +138,8 @@ fn headline(question: &Question) -> String {
             format!("Move {} to {}", name(from), name(to))
         }
         many => format!("Change {} paths", many.len()),
-    }
+    };
+    format!("{does}{place}")
 }
 
 /// Returns the second line of a question, and whether it shows all of its object.
@@ -181,6 +191,11 @@ fn circumstances(question: &Question) -> String {
             true => all.push(String::from("it can send project files anywhere")),
             false => all.push(String::from("no network")),
         }
+    }
+    let shows =
+        |file: &FileTarget| file.position == Position::Outside && !file.claim.access.changes();
+    if files.iter().any(shows) {
+        all.push(String::from("the model sees what is in it"));
     }
     if let Some((added, removed)) = question.diff.as_deref().map(n_lines) {
         all.push(format!("+{added} −{removed} lines"));
@@ -434,11 +449,12 @@ pub fn to_json(question: &Question) -> Value {
     })
 }
 
-/// Parses an answer word: `yes`, `no` or an allowed scope. The error lists the words.
+/// Parses an answer word: `yes`, `no` or an allowed scope, or what MCP forms call them. The error lists the words.
 pub fn answer(word: &str, reason: Option<String>) -> Result<Answer, String> {
     match (word, Scope::from_word(word)) {
-        ("yes", _) => Ok(Answer::Yes(Scope::Call)),
-        ("no", _) => Ok(Answer::No(reason.filter(|reason| !reason.trim().is_empty()))),
+        ("yes" | "once", _) => Ok(Answer::Yes(Scope::Call)),
+        ("always", _) => Ok(Answer::Yes(Scope::Forever)),
+        ("no" | "deny", _) => Ok(Answer::No(reason.filter(|reason| !reason.trim().is_empty()))),
         (_, Some(scope)) => Ok(Answer::Yes(scope)),
         (_, None) => Err(format!("no such answer: {word}; use yes, no, exact, session or forever")),
     }

@@ -242,6 +242,7 @@ fn commands() -> CommandSettings {
         hidden: Vec::new(),
         private: Vec::new(),
         shown: Vec::new(),
+        shown_by_settings: Vec::new(),
         caches: Vec::new(),
         unprotected: Vec::new(),
         network: false,

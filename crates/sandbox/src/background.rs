@@ -311,7 +311,7 @@ fn go_on(
         // No caller knows its name.
         ongoing.kill();
     }
-    let Running { session: _session, ordered, timeout, tty: _, undo } = running;
+    let Running { session, ordered, timeout, tty: _, undo } = running;
     let mut spool = Tee { store, ongoing: &ongoing };
     let followed = Following::begin(ordered, KEEP, timeout).and_then(|mut following| {
         let became = following.follow(&mut spool, &|_| {})?;
@@ -323,7 +323,7 @@ fn go_on(
     let (exit, findings) = match followed {
         Ok(mut captured) => {
             let has_all = captured.findings.has_all_changes;
-            let mut findings = commands.findings(&mut captured);
+            let mut findings = commands.findings(&mut captured, session.level.as_str());
             findings.changes = undo.map(|undo| end_undo(undo, has_all));
             let exit = match captured.became {
                 Became::Ended { is_left: true, .. } | Became::Lost => Exit::Lost,

@@ -11,15 +11,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::COVERED;
 use super::sandbox::{KEPT_OF_SERVICES, SERVICES, sockets};
 use super::wire::Policy;
 use crate::spawn;
 
 /// Where the helper program is mounted, since its own path may be hidden.
 const HELPER_AT: &str = "/run/sinew-helper";
-
-/// Directories of the machine that others cover.
-const COVERED: &[&str] = &["/run", "/var/run", "/tmp", "/var/tmp", "/dev"];
 
 /// Returns the command that becomes a helper in the view that a policy asks for.
 pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::Result<Command> {
@@ -61,10 +59,7 @@ pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::
     }
     let rest = policy.fixed_unless_judged.iter().filter(|_| !spawn::can_hand_over_calls());
     policy.fixed.iter().chain(rest).for_each(|path| view.bind("--ro-bind", path, path));
-    // What `/tmp` and `/run` cover is read-only as it is.
-    let is_covered = |dir: &&PathBuf| COVERED.iter().any(|place| dir.starts_with(place));
-    let private = policy.private.iter().filter(|dir| !is_covered(dir));
-    private.for_each(|dir| view.place("--remount-ro", dir));
+    policy.private.iter().for_each(|dir| view.place("--remount-ro", dir));
     let mut command = Command::new(bubblewrap);
     command.args(view.0).args(["--chdir", "/", "--", HELPER_AT]);
     Ok(command)
@@ -90,12 +85,12 @@ impl View {
     /// Covers a file or directory with an empty one.
     fn hide(&mut self, path: &Path, policy: &Policy) {
         let Ok(real) = std::fs::canonicalize(path) else { return };
-        let is_closed = |dir: &PathBuf| real.starts_with(dir);
-        let shown = policy.shown.iter().chain(&policy.writable);
         let is_covered = COVERED.iter().any(|place| real.starts_with(place));
-        // In a private directory there is nothing to cover.
-        let is_absent = policy.private.iter().any(is_closed) && !shown.into_iter().any(is_closed);
-        if is_covered || is_absent {
+        let is_private = policy.private.iter().any(|dir| real.starts_with(dir));
+        let mut seen = policy.shown.iter().chain(&policy.writable);
+        let is_seen = seen.any(|seen| real.starts_with(seen) || seen.starts_with(&real));
+        // In a private directory there is nothing else to cover.
+        if is_covered || (is_private && !is_seen) {
             return;
         }
         let empty = if real.is_dir() { "empty" } else { "empty.file" };

@@ -56,13 +56,12 @@ use std::time::Duration;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Caller, CommandChanges, Contained, Kind, Ledger, SandboxFindings, Size, ToolError,
-    line_name,
+    Caller, CommandChanges, Contained, Kind, Ledger, SandboxFindings, Size, ToolError, line_name,
 };
 
 use background::{EndLedger, InBackground};
 use capture::{Became, Captured, RequestedCommand};
-use private::{PrivateView, real_directory};
+use private::PrivateView;
 use session::{NoSession, Session};
 use session_cwd::SessionCwds;
 use sinew_policy::command_rules::CommandRules;
@@ -239,11 +238,7 @@ impl Commands {
 
     /// Returns what commands see of private directories.
     fn private(&self) -> &PrivateView {
-        let CommandSettings { private, shown, caches, .. } = &self.settings;
-        self.private.get_or_init(|| {
-            let shown: Vec<PathBuf> = shown.iter().chain(caches).cloned().collect();
-            PrivateView::new(private, &shown, &self.writable)
-        })
+        self.private.get_or_init(|| PrivateView::new(&self.settings, &self.writable))
     }
 
     /// Returns the protected names that every command may change.
@@ -330,7 +325,7 @@ impl Commands {
 
     /// Takes the findings out of the captured output, in words. That of a Unix datagram socket is reported only
     /// if the command failed: many programs go on without one.
-    fn findings(&self, captured: &mut Captured) -> SandboxFindings {
+    fn findings(&self, captured: &mut Captured, level: &str) -> SandboxFindings {
         let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });
         let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
         let home = home.map(|(_, home)| Path::new(home));
@@ -339,7 +334,9 @@ impl Commands {
         let tells = |refused: &wire::Refused| !succeeded || *refused != wire::Refused::Datagrams;
         let listed = listed.into_iter().filter(|(refused, _)| tells(refused));
         let mut listed: Vec<_> = listed.map(|refused| run::told(refused, home)).collect();
-        listed.extend(self.unseen_in(&captured.merged));
+        if level != SandboxLevel::None.as_str() {
+            listed.extend(self.unseen_in(&captured.merged));
+        }
         let changed = changed.iter().map(|path| line_name(path).into_owned()).collect();
         let later = later.iter().map(|(named, n_files)| match (n_files, executed_member(named)) {
             (Some(n_files), _) => format!("{} ({n_files})", line_name(named)),
@@ -444,19 +441,6 @@ impl Commands {
         }
     }
 
-    /// Returns the existing caches by real path, without those in a root, which are writable anyway.
-    fn caches(&self) -> Vec<PathBuf> {
-        let mut caches: Vec<PathBuf> = Vec::new();
-        let real = self.settings.caches.iter().filter_map(|path| real_directory(path));
-        for cache in real {
-            let in_another = |other: &PathBuf| cache.starts_with(other);
-            if !self.writable.iter().any(in_another) && !caches.iter().any(in_another) {
-                caches.push(cache);
-            }
-        }
-        caches
-    }
-
     fn policy(
         &self,
         level: SandboxLevel,
@@ -466,6 +450,10 @@ impl Commands {
     ) -> Policy {
         let settings = &self.settings;
         let view = self.private();
+        // The view of these levels has other directories there.
+        let has_own_view = SandboxLevel::Landlock < level;
+        let is_covered =
+            |dir: &Path| has_own_view && COVERED.iter().any(|place| dir.starts_with(place));
         Policy {
             level,
             writable: self.writable.clone(),
@@ -473,12 +461,12 @@ impl Commands {
             hidden: settings
                 .hidden
                 .iter()
+                .map(|hidden| real_or_same(hidden))
                 .filter(|hidden| !self.writable.iter().any(|root| root.starts_with(hidden)))
-                .cloned()
                 .collect(),
-            private: view.dirs.clone(),
-            shown: view.shown.clone(),
-            shown_links: view.links.clone(),
+            private: view.dirs.iter().filter(|dir| !is_covered(dir)).cloned().collect(),
+            shown: view.shown.iter().filter(|path| !is_covered(path)).cloned().collect(),
+            shown_links: view.links.iter().filter(|(link, _)| !is_covered(link)).cloned().collect(),
             fixed: self.writable.iter().filter_map(|root| own_at(root)).collect(),
             fixed_unless_judged: self
                 .writable
@@ -501,7 +489,7 @@ impl Commands {
                     }
                 },
             },
-            caches: self.caches(),
+            caches: view.caches.clone(),
             scratch: scratch.to_owned(),
             shared_memory: (level == SandboxLevel::Landlock).then(|| scratch.join("shm")),
             network,
@@ -559,6 +547,8 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Directories of the machine that others cover where a session has a view of its own.
+const COVERED: &[&str] = &["/run", "/var/run", "/tmp", "/var/tmp", "/dev"];
 /// The time between SIGTERM and SIGKILL.
 const GRACE_MS: u64 = 200;
 

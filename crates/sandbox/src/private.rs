@@ -1,9 +1,18 @@
 //! Private directories, such as the home directory: commands see only the roots and what is shown of them.
+//!
+//! What is shown by default is found by names that commands cannot change: a path that passes a symlink in a root, or leads
+//! to a whole private directory, is left out. Only the settings show such a directory.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
-use std::path::{Path, PathBuf};
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Component, Path, PathBuf};
 
-use super::real_or_same;
+use sinew_fs::worktree;
+
+use super::{CommandSettings, Commands, real_or_same};
 
 /// The private directories of commands, and what they see in them.
 #[derive(Debug, Clone, Default)]
@@ -12,44 +21,153 @@ pub(super) struct PrivateView {
     pub(super) dirs: Vec<PathBuf>,
     /// Existing files and directories in them that commands may read, by real path. None is in another.
     pub(super) shown: Vec<PathBuf>,
-    /// Symlinks on the way to what is shown, each with the real path behind it.
+    /// Symlinks in them on the way to what is shown, each with its target.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
+    /// Caches of tools that commands may change for themselves, by real path. None is in another or in a root.
+    pub(super) caches: Vec<PathBuf>,
 }
 
 impl PrivateView {
-    /// Looks at the directories and at what is shown of them. One that is shown itself is not private.
-    pub(super) fn new(private: &[PathBuf], shown: &[PathBuf], roots: &[PathBuf]) -> Self {
-        let shown_dirs: Vec<PathBuf> = shown.iter().map(|path| real_or_same(path)).collect();
-        let is_seen = |dir: &PathBuf| {
-            let mut seen = roots.iter().chain(&shown_dirs);
-            seen.any(|seen| dir.starts_with(seen))
-        };
-        let real = private.iter().filter_map(|dir| real_directory(dir));
-        let dirs = outermost(real.filter(|dir| !is_seen(dir) && dir.parent().is_some()).collect());
+    /// Looks at the directories of the settings and at what is shown of them.
+    pub(super) fn new(settings: &CommandSettings, roots: &[PathBuf]) -> Self {
+        let named: Vec<PathBuf> = settings.shown_by_settings.iter().filter_map(real_path).collect();
+        let private = settings.private.iter().chain(&settings.homes);
+        let private: Vec<PathBuf> = private.filter_map(real_directory).collect();
+        let is_seen = |dir: &PathBuf| roots.iter().chain(&named).any(|seen| dir.starts_with(seen));
+        let is_whole = |dir: &PathBuf| !is_seen(dir) && dir.parent().is_some();
+        let dirs = outermost(private.iter().filter(|dir| is_whole(dir)).cloned().collect());
         let is_private = |path: &Path| dirs.iter().any(|dir| path.starts_with(dir));
-        let mut view = Self { dirs: Vec::new(), shown: Vec::new(), links: Vec::new() };
-        for path in shown {
-            let Some(real) = real_path(path) else { continue };
-            let written = real_parent(path);
-            if written != real && is_private(&written) && !roots.contains(&written) {
-                view.links.push((written, real.clone()));
+        let is_in_root = |path: &Path| roots.iter().any(|root| path.starts_with(root));
+        let holds_private = |path: &Path| private.iter().any(|dir| dir.starts_with(path));
+        let mut links = Vec::new();
+        let mut trusted = |path: &PathBuf| {
+            let trace = Trace::of(path)?;
+            if is_in_root(path) || trace.links.iter().any(|(link, _)| is_in_root(link)) {
+                return None;
             }
-            if is_private(&real) {
-                view.shown.push(real);
-            }
-        }
-        view.shown = outermost(view.shown);
-        view.links.retain(|(link, _)| !view.shown.iter().any(|shown| link.starts_with(shown)));
-        view.links.sort();
-        view.links.dedup();
-        view.dirs = dirs;
-        view
+            links.extend(trace.links);
+            Some(trace.real)
+        };
+        let mut shown: Vec<PathBuf> = Vec::new();
+        let by_default = settings.shown.iter().filter_map(&mut trusted);
+        shown.extend(by_default.filter(|real| !holds_private(real)));
+        let caches = settings.caches.iter().filter_map(&mut trusted);
+        let caches = caches.filter(|real| real.is_dir() && !is_in_root(real));
+        let caches = outermost(caches.filter(|real| !holds_private(real)).collect());
+        shown.extend(caches.iter().cloned());
+        shown.extend(settings.shown_by_settings.iter().filter_map(&mut trusted));
+        shown.extend(roots.iter().flat_map(|root| around(root)).filter(|dir| !holds_private(dir)));
+        // Programs find their files by the home directory as it is written.
+        settings.homes.iter().for_each(|home| drop(trusted(home)));
+        let shown = outermost(shown.into_iter().filter(|path| is_private(path)).collect());
+        links.retain(|(link, _)| {
+            is_private(link) && !shown.iter().chain(roots).any(|seen| link.starts_with(seen))
+        });
+        links.sort();
+        links.dedup();
+        Self { dirs, shown, links, caches }
     }
 
-    /// Returns whether commands do not see a real path because it is private.
-    pub(super) fn conceals(&self, real: &Path, roots: &[PathBuf]) -> bool {
-        let within = |dirs: &[PathBuf]| dirs.iter().any(|dir| real.starts_with(dir));
-        within(&self.dirs) && !within(&self.shown) && !within(roots)
+    /// Returns whether commands do not see a path because it is private. Symlinks are not followed.
+    pub(super) fn conceals(&self, path: &Path, roots: &[PathBuf]) -> bool {
+        let within = |dirs: &[PathBuf]| dirs.iter().any(|dir| path.starts_with(dir));
+        within(&self.dirs)
+            && !within(&self.shown)
+            && !within(roots)
+            && !self.links.iter().any(|(link, _)| path.starts_with(link))
+    }
+}
+
+/// A path that was followed.
+struct Trace {
+    real: PathBuf,
+    /// The symlinks on the way, by the real path of their directory, each with its target.
+    links: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Trace {
+    /// The most symlinks in one path, as in the kernel.
+    const MAX_LINKS: usize = 40;
+
+    /// Follows an absolute path; `None` if it leads nowhere.
+    fn of(path: &Path) -> Option<Self> {
+        let mut trace = Self { real: PathBuf::from("/"), links: Vec::new() };
+        let names = |path: &Path| -> VecDeque<Option<OsString>> {
+            let name = |component| match component {
+                Component::Normal(name) => Some(Some(name.to_owned())),
+                Component::ParentDir => Some(None),
+                _ => None,
+            };
+            path.components().filter_map(name).collect()
+        };
+        let mut left = names(path);
+        while let Some(name) = left.pop_front() {
+            let Some(name) = name else {
+                trace.real.pop();
+                continue;
+            };
+            let next = trace.real.join(name);
+            if !fs::symlink_metadata(&next).ok()?.is_symlink() {
+                trace.real = next;
+                continue;
+            }
+            let target = fs::read_link(&next).ok()?;
+            if target.is_absolute() {
+                trace.real = PathBuf::from("/");
+            }
+            let mut further = names(&target);
+            further.append(&mut left);
+            left = further;
+            trace.links.push((next, target));
+            if Self::MAX_LINKS < trace.links.len() {
+                return None;
+            }
+        }
+        Some(trace)
+    }
+}
+
+/// Returns the repository around a root, and the directory that a linked worktree of git shares with its repository, both by
+/// real path: tools look for files there.
+fn around(root: &Path) -> Vec<PathBuf> {
+    let top = root.ancestors().find(|dir| fs::symlink_metadata(dir.join(".git")).is_ok());
+    let Some(top) = top else { return Vec::new() };
+    let shared = File::open(top).ok().and_then(|dir| worktree::shared_directory(dir.as_fd()));
+    let shared =
+        shared.and_then(|dir| fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd())).ok());
+    [top.to_owned()].into_iter().chain(shared).collect()
+}
+
+/// Directories of the system that hold programs and what they are made of.
+const OF_PROGRAMS: &[&str] = &[
+    "/usr",
+    "/opt",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/nix/store",
+    "/gnu/store",
+    "/snap",
+];
+
+impl Commands {
+    /// Returns whether a real path is or is beneath something hidden from commands (`true`), or contains some of that
+    /// (`false`).
+    pub fn hidden_at(&self, real: &Path) -> Option<bool> {
+        let hidden: Vec<PathBuf> =
+            self.settings.hidden.iter().map(|path| real_or_same(path)).collect();
+        if hidden.iter().any(|hidden| real.starts_with(hidden)) {
+            return Some(true);
+        }
+        hidden.iter().any(|hidden| hidden.starts_with(real)).then_some(false)
+    }
+
+    /// Returns whether a real path is among programs of the system, toolchains and caches of tools.
+    pub fn is_of_programs(&self, real: &Path) -> bool {
+        let shown = self.private().shown.iter().map(PathBuf::as_path);
+        OF_PROGRAMS.iter().map(Path::new).chain(shown).any(|dir| real.starts_with(dir))
     }
 }
 
@@ -60,69 +178,13 @@ fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the path with its parent resolved, but not its last name.
-fn real_parent(path: &Path) -> PathBuf {
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real_or_same(parent).join(name),
-        _ => path.to_owned(),
-    }
+fn real_path(path: &PathBuf) -> Option<PathBuf> {
+    fs::canonicalize(path).ok()
 }
 
-fn real_path(path: &Path) -> Option<PathBuf> {
-    std::fs::canonicalize(path).ok()
-}
-
-pub(super) fn real_directory(path: &Path) -> Option<PathBuf> {
+fn real_directory(path: &PathBuf) -> Option<PathBuf> {
     real_path(path).filter(|path| path.is_dir())
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn shows_roots_tools_and_the_links_to_them() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let top = fs::canonicalize(dir.path()).expect("a path");
-        for name in ["home/me/.cargo/bin", "home/me/papers", "home/me/app", "home/you", "opt/node"] {
-            fs::create_dir_all(top.join(name)).expect("a directory");
-        }
-        fs::write(top.join("home/me/.gitconfig"), "").expect("a file");
-        symlink(top.join("opt/node"), top.join("home/me/.nvm")).expect("a link");
-        symlink(top.join("home/me/papers"), top.join("home/me/.rustup")).expect("a link");
-        let at = |names: &[&str]| names.iter().map(|name| top.join(name)).collect::<Vec<_>>();
-        let shown = at(&[
-            "home/me/.cargo",
-            "home/me/.cargo/bin",
-            "home/me/.gitconfig",
-            "home/me/.nvm",
-            "home/me/.missing",
-        ]);
-        let roots = at(&["home/me/app"]);
-        let view = PrivateView::new(&at(&["home", "home/me", "gone"]), &shown, &roots);
-        assert_eq!(view.dirs, at(&["home"]));
-        assert_eq!(view.shown, at(&["home/me/.cargo", "home/me/.gitconfig"]));
-        assert_eq!(view.links, [(top.join("home/me/.nvm"), top.join("opt/node"))]);
-        for (name, is_concealed) in [
-            ("home/me/papers/x", true),
-            ("home/you", true),
-            ("home/me", true),
-            ("home/me/.cargo/bin/x", false),
-            ("home/me/app/x", false),
-            ("opt/node", false),
-        ] {
-            assert_eq!(view.conceals(&top.join(name), &roots), is_concealed, "{name}");
-        }
-        // A link that a person made to a directory of their own shows it.
-        let view = PrivateView::new(&at(&["home/me"]), &at(&["home/me/.rustup"]), &roots);
-        assert_eq!(view.shown, at(&["home/me/papers"]));
-        // A root or a shown path that contains a directory makes it public.
-        for (shown, roots) in [(at(&["home"]), roots.clone()), (Vec::new(), at(&["home/me"]))] {
-            let view = PrivateView::new(&at(&["home/me"]), &shown, &roots);
-            assert_eq!(view.dirs, Vec::<PathBuf>::new());
-        }
-    }
-}
+mod tests;

@@ -352,7 +352,7 @@ fn finished(
     (keeps_cwd, cwd_before): (bool, &Path),
     whole: Whole,
 ) -> Result<Finished, ToolError> {
-    let findings = commands.findings(&mut captured);
+    let findings = commands.findings(&mut captured, contained.level);
     let may_run_on = matches!(captured.became, Became::Lost | Became::Ended { is_left: true, .. });
     let (exit, n_left, cwd) = match captured.became {
         Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),

@@ -18,8 +18,11 @@ pub struct CommandSettings {
     pub hidden: Vec<PathBuf>,
     /// Directories of which commands see only the roots and what is shown, such as the home directory.
     pub private: Vec<PathBuf>,
-    /// Files and directories in private ones that commands may read, besides the caches.
+    /// Files and directories in private ones that commands may read by default, besides the caches. One that leads through
+    /// a root, or to a whole private directory, does not count.
     pub shown: Vec<PathBuf>,
+    /// The same by the user's configuration, where a private directory as a whole counts too.
+    pub shown_by_settings: Vec<PathBuf>,
     /// Directories that commands may change for themselves, for the length of a session.
     pub caches: Vec<PathBuf>,
     /// Protected names that commands may change all the same.

@@ -10,20 +10,22 @@ use memchr::memmem;
 use sinew_tool::{Refused, line_name};
 
 use super::kept::Kept;
-use super::{Commands, quoted, real_or_same};
+use super::{Commands, quoted};
 
 /// The most paths that are reported for one output.
 const MAX_TOLD: usize = 3;
-/// The most places of one output at which a path is looked for.
-const MAX_LOOKED_AT: usize = 64;
+/// The most private paths that are counted for one output.
+const MAX_FOUND: usize = 32;
+/// The longest path that is read out of an output, in bytes.
+const MAX_PATH: usize = 4_096;
 /// Parts of the words for a read that failed, in programs that use the C library's, Rust's, Node's and Go's.
 const COMPLAINTS: [&[u8]; 6] =
     [b"ermission denied", b"o such file", b"annot find", b"ot found", b"ENOENT", b"EACCES"];
-/// Characters that end a path in a message, unless a file's name has them.
-const DELIMITERS: &[u8] = b"'\"`:,;)]}>\t ";
+/// Characters that end a path in a message.
+const DELIMITERS: &[u8] = b"'\"`:,;()[]{}<>\t\r ";
 
 /// Why a command sees no path of a private directory but those that are shown.
-const PRIVATE: &str = "commands see only the roots and tools of private directories";
+const PRIVATE: &str = "of private directories commands see only roots and tools";
 const SECRET: &str = "it holds secrets";
 
 impl Commands {
@@ -57,21 +59,24 @@ impl Commands {
         named.map(|(path, n)| refused(path, SECRET, n)).collect()
     }
 
-    /// Returns the private paths that complaints name, if they are there.
+    /// Returns the private paths that complaints name. Whether they are there is not looked at: that is private too.
     fn private_in(&self, complaints: &[Vec<u8>]) -> Vec<Refused> {
         let mut found = BTreeMap::<PathBuf, usize>::new();
-        let mut n_left = MAX_LOOKED_AT;
-        for dir in &self.private().dirs {
+        let homes = self.settings.homes.iter();
+        for dir in self.private().dirs.iter().chain(homes) {
             let start = [dir.as_os_str().as_bytes(), b"/"].concat();
             for line in complaints {
                 for at in memmem::find_iter(line, &start) {
-                    if n_left == 0 {
-                        break;
-                    }
-                    n_left -= 1;
                     let rest = line.get(at..).unwrap_or_default();
-                    if let Some(path) = self.private_at(rest, start.len()) {
-                        *found.entry(path).or_default() += 1;
+                    let rest = rest.get(..MAX_PATH).unwrap_or(rest);
+                    let is_end = |byte: &u8| DELIMITERS.contains(byte);
+                    let path = rest.split(is_end).next().unwrap_or_default();
+                    let path = Path::new(OsStr::from_bytes(path));
+                    if MAX_FOUND <= found.len() && !found.contains_key(path) {
+                        continue;
+                    }
+                    if self.conceals(path) {
+                        *found.entry(path.to_owned()).or_default() += 1;
                     }
                 }
             }
@@ -79,28 +84,13 @@ impl Commands {
         found.into_iter().map(|(path, n)| refused(&path, PRIVATE, n)).collect()
     }
 
-    /// Returns the longest private path that a text begins with and that exists. Its first bytes name a directory.
-    fn private_at(&self, text: &[u8], n_dir: usize) -> Option<PathBuf> {
-        let is_end = |at: &usize| text.get(*at).is_none_or(|byte| DELIMITERS.contains(byte));
-        let ends = (n_dir + 1..=text.len()).rev().filter(is_end);
-        ends.filter_map(|end| Some(Path::new(OsStr::from_bytes(text.get(..end)?))))
-            .find(|path| self.conceals(path))
-            .map(Path::to_owned)
+    /// Returns whether a path is one that commands do not see because it is private. The settings should not show it if it
+    /// leads to a root.
+    fn conceals(&self, path: &Path) -> bool {
+        let leads_to_root = self.writable.iter().any(|root| root.starts_with(path));
+        let is_home = self.settings.homes.iter().any(|home| home.starts_with(path));
+        !leads_to_root && !is_home && self.private().conceals(path, &self.writable)
     }
-
-    /// Returns whether a path exists that commands do not see because it is private.
-    pub(super) fn conceals(&self, path: &Path) -> bool {
-        let real = real_path(path);
-        let is_hidden = |real: &Path| {
-            self.settings.hidden.iter().any(|hidden| real.starts_with(real_or_same(hidden)))
-        };
-        real.is_some_and(|real| self.private().conceals(&real, &self.writable) && !is_hidden(&real))
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
-fn real_path(path: &Path) -> Option<PathBuf> {
-    std::fs::canonicalize(path).ok()
 }
 
 fn refused(path: &Path, why: &str, n: usize) -> Refused {

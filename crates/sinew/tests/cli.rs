@@ -646,6 +646,8 @@ const WRITE_UNRECORDED: &[&str] = &[
 ];
 const WRITE_LINKED: &[&str] =
     &["--approvals", "allow", "call", "Write", r#"{"file_path": "linked.txt", "content": "x"}"#];
+/// A program is read unasked.
+const READ_PROGRAM: &[&str] = &["call", "Read", r#"{"file_path": "/usr/bin/env"}"#];
 const WRITE_PLAIN: &[&str] = &["call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
 /// A change that cannot be undone asks.
 const WRITE_ASKING: &[&str] = &[
@@ -703,6 +705,7 @@ const KEYS: &[Row] = &[
     ("log", "error", LIST, "", Seen::Shows("exit 0", "is left out")),
     ("files.sync", "data", WRITE_UNRECORDED, "", Seen::Traced("fsync,fdatasync")),
     ("files.hard_links", "break", WRITE_LINKED, "", Seen::Shows("wrote", "2 hard links")),
+    ("files.outside", "deny", READ_PROGRAM, "", Seen::Shows("outside the roots", "binary")),
     ("files.resolver", "walk", READ_DEEP, "", Seen::Traced("openat2")),
     ("files.glob_limit", "1", GLOB, "", Seen::Shows("[1 of ", "")),
     ("files.grep_limit", "1", GREP, "", Seen::Shows("[stopped after 1 rows", "")),

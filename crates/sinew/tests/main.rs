@@ -34,6 +34,7 @@ mod messages;
 mod metrics;
 mod molf;
 mod objects;
+mod outside;
 mod pipe;
 mod policy;
 mod race;

@@ -135,6 +135,13 @@ const FLOORS: &[Row<'_>] = &[
         &["call", "Bash", r#"{"command": "touch made"}"#],
         "it cannot run unasked: `run.ask` is `always`",
     ),
+    (
+        "only_roots = true",
+        "files.outside = \"ask\"",
+        &["--approvals", "allow"],
+        &["call", "Read", r#"{"file_path": "/etc/hostname"}"#],
+        "it lies outside the roots",
+    ),
     ("profile = \"workspace\"", "profile = \"full\"", &[], SHOW, "profile = \"workspace\" "),
     (
         "network = false",

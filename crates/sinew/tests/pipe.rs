@@ -16,14 +16,14 @@ use crate::served::{Place, command};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running `sinew pipe`.
-struct Piped {
+pub(crate) struct Piped {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Value>,
 }
 
 impl Piped {
-    fn start(place: &Place, more: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, more: &[&str]) -> Self {
         let mut command = command(&place.home);
         command.arg("--root").arg(&place.root).args(more);
         if !more.contains(&"--approvals") {
@@ -48,11 +48,11 @@ impl Piped {
         Self { child, input, lines }
     }
 
-    fn send(&mut self, line: &Value) {
+    pub(crate) fn send(&mut self, line: &Value) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    fn call(&mut self, id: u64, name: &str, arguments: Value) {
+    pub(crate) fn call(&mut self, id: u64, name: &str, arguments: Value) {
         self.send(&json!({ "type": "call", "id": id, "name": name, "arguments": arguments }));
     }
 
@@ -60,13 +60,13 @@ impl Piped {
         self.call(id, "Bash", json!({ "command": text }));
     }
 
-    fn answer(&mut self, question: &Value, answer: &str) {
+    pub(crate) fn answer(&mut self, question: &Value, answer: &str) {
         self.send(&json!({ "type": "answer", "question": question["question"], "answer": answer }));
     }
 
     /// Returns the next line of a type; those of others are passed over.
     #[track_caller]
-    fn next(&self, wanted: &str) -> Value {
+    pub(crate) fn next(&self, wanted: &str) -> Value {
         loop {
             let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {wanted}"));
             if line["type"] == wanted {
@@ -76,7 +76,7 @@ impl Piped {
     }
 
     /// Returns whether nothing of a type comes for a moment.
-    fn is_quiet(&self, unwanted: &str) -> bool {
+    pub(crate) fn is_quiet(&self, unwanted: &str) -> bool {
         loop {
             match self.lines.recv_timeout(Duration::from_millis(300)) {
                 Ok(line) if line["type"] == unwanted => return false,
@@ -87,7 +87,7 @@ impl Piped {
     }
 
     /// Closes the input and returns every line that still comes.
-    fn end(mut self) -> Vec<Value> {
+    pub(crate) fn end(mut self) -> Vec<Value> {
         drop(self.input.take());
         let rest: Vec<Value> = self.lines.iter().collect();
         assert!(self.child.wait().unwrap().success());
@@ -95,7 +95,7 @@ impl Piped {
     }
 }
 
-fn text(reply: &Value) -> String {
+pub(crate) fn text(reply: &Value) -> String {
     reply["content"][0]["text"].as_str().unwrap_or_default().to_owned()
 }
 

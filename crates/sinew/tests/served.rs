@@ -40,6 +40,11 @@ impl Place {
         fs::create_dir(&root).unwrap();
         Self { _dir: dir, home, root }
     }
+
+    /// Makes another root with the same home.
+    pub(crate) fn beside(&self) -> Self {
+        Self { home: self.home.clone(), ..Self::new() }
+    }
 }
 
 /// A running `sinew call --batch`.

@@ -32,9 +32,9 @@ use sinew_tool::sync::lock;
 use sinew_tool::{
     AgentSpawner, Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings,
     FileState, FileTarget, Host, Kind, Links, Memo, MemoryScope, MessageClaim, NoAgents,
-    NoCheckpoints, NoProcesses, NoSkills, NoTools, Prepared, Preview, Processes, Progress, Reply,
-    SearchClaim, Shaping, SkillIndex, Slot, Stamp, Targets, Tool, ToolError, UrlClaim, UrlTarget,
-    World,
+    NoCheckpoints, NoProcesses, NoSkills, NoTools, Position, Prepared, Preview, Processes,
+    Progress, Reply, SearchClaim, Shaping, SkillIndex, Slot, Stamp, Targets, Tool, ToolError,
+    UrlClaim, UrlTarget, World,
 };
 
 use crate::knowledge::{CallKnowledge, MemoryKnowledge};
@@ -210,6 +210,7 @@ impl MemoryWorld {
             claim,
             path: place.real,
             root,
+            position: Position::Inside,
             state,
             protected: None,
             runs_later: false,

@@ -137,7 +137,19 @@ impl FileState {
     }
 }
 
-/// A path after containment: beneath a root, on open file descriptors of the guard.
+/// The position of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Position {
+    /// Beneath a root, or sinew's own.
+    #[default]
+    Inside,
+    /// Outside the roots, among files of programs and toolchains that are only read.
+    Programs,
+    /// Outside the roots.
+    Outside,
+}
+
+/// A path after containment, on open file descriptors of the guard.
 #[derive(Debug, Clone)]
 pub struct FileTarget {
     /// The slot in the World of the call.
@@ -146,8 +158,10 @@ pub struct FileTarget {
     pub claim: Claim,
     /// The real absolute path with symlinks resolved.
     pub path: PathBuf,
-    /// The root that contains it.
+    /// The root that contains it, or the directory of a path outside all of them.
     pub root: PathBuf,
+    /// Whether it is beneath a root.
+    pub position: Position,
     /// Its state at containment.
     pub state: FileState,
     /// The protected name that matches the path, if any.

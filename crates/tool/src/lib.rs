@@ -56,7 +56,7 @@ pub use checkpoint::{
     CheckpointInfo, CheckpointQuery, Checkpoints, LeftPath, NoCheckpoints, PathChange, Restore,
     RestoreAct, RestoreChoice, RestoreConflict, RestorePlan, RestoreStep, Was,
 };
-pub use claim::{Access, Claim, FileState, FileTarget, Links, MemoryScope, Targets};
+pub use claim::{Access, Claim, FileState, FileTarget, Links, MemoryScope, Position, Targets};
 pub use content_hash::ContentHash;
 pub use dialect::{Conventions, CutText, Dialect, ForeignNames, Outputs};
 pub use error::{Kind, ToolError};
@@ -98,7 +98,7 @@ pub use search::{
     ApiKey, ProviderChoice, SearchAnswer, SearchClaim, SearchProvider, SearchQuery, SearchResult,
     SearchSettings, SearchTarget,
 };
-pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
+pub use settings::{BinaryPolicy, FileSettings, HardLinks, OutsidePaths, Sync};
 pub use skills::{LoadedSkill, NoSkills, SkillCaller, SkillIndex, SkillInfo, SkillRequest};
 pub use slot::Slot;
 pub use tool_index::{FoundTool, FoundTools, NoTools, ToolIndex, ToolSearcher};

@@ -22,6 +22,15 @@ pub enum HardLinks {
     InPlace,
 }
 
+/// What becomes of a path outside the roots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutsidePaths {
+    /// The call asks; files of the system's programs and of toolchains are read unasked.
+    Ask,
+    /// The call is denied.
+    Deny,
+}
+
 /// The durability of a change before the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
@@ -42,6 +51,8 @@ pub struct FileSettings {
     pub allow_paths: Vec<String>,
     /// Absolute path globs that file tools may not access; stronger than `allow_paths`.
     pub deny_paths: Vec<String>,
+    /// What becomes of paths outside the roots, where commands have settings.
+    pub outside: OutsidePaths,
     /// Whether reads are remembered, so that a change of a stale file is refused.
     pub track_reads: bool,
     /// Whether an existing file must be read before a change.
@@ -82,6 +93,7 @@ impl Default for FileSettings {
             workspace_root: None,
             allow_paths: Vec::new(),
             deny_paths: Vec::new(),
+            outside: OutsidePaths::Ask,
             track_reads: false,
             must_read_before_write: false,
             checkpoint_before_mutation: true,

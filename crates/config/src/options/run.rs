@@ -37,7 +37,7 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hide: Option<Vec<PathBuf>>,
     /// Absolute paths that commands see although they hold secrets by their name or are in a private directory: `/home`,
-    /// `/root`, `/mnt`, `/media` and the home directory, of which commands see only roots and toolchains.
+    /// `/root`, `/Users`, `/mnt`, `/media`, `/run/media` and the home directory, of which commands see only roots and toolchains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show: Option<Vec<PathBuf>>,
     /// Protected names that commands may change all the same, such as `.github/workflows`. The file tools

@@ -432,10 +432,10 @@ A command runs on the strongest sandbox level that works on the machine, and eve
   kill their own supervisors, and get the same environment, no terminal and no descriptors. In a cgroup,
   processes that such a command leaves are killed by the next session on this level that sinew starts there.
 
-**Private directories** are `/home`, `/root`, `/mnt`, `/media` and the home directory. Commands see of them the roots,
-toolchains and caches of tools, directories of programs in `PATH`, some configuration without secrets such as
-`.gitconfig`, and what `run.show` lists. They can change none of it but the roots. A reply names a private path that a
-command did not find.
+**Private directories** are `/home`, `/root`, `/Users`, `/mnt`, `/media`, `/run/media` and the home directory. Commands see
+of them the roots and the repositories around them, toolchains and caches of tools, programs in `PATH`, configuration
+without secrets such as that of git with the files that it includes, and what `run.show` lists. They can change none of it
+but the roots. A reply names private paths that a command complains of.
 
 Everything that a command starts ends with it: at the end of the command, of its time, or of the session.
 One system call kills all of it where the level has one of these, tried in this order:

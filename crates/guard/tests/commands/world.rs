@@ -123,6 +123,7 @@ impl Place {
             shown: ["tools", "gone", "link", "conf"]
                 .map(|name| outside.join("private").join(name))
                 .to_vec(),
+            shown_by_settings: Vec::new(),
             caches: vec![top.join(CACHE)],
             unprotected: vec![String::from(".npmrc")],
             network: false,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules, judge};
 use sinew_tool::{
-    Access, Answer, Claim, Effects, Facts, FileState, FileTarget, Links, Scope, Slot, Targets,
-    Verdict,
+    Access, Answer, Claim, Effects, Facts, FileState, FileTarget, Links, Position, Scope, Slot,
+    Targets, Verdict,
 };
 
 use crate::tree::{EDIT, RESOLVERS, Tree, WRITE, contain, judged};
@@ -19,6 +19,7 @@ fn targets(protected: Option<&'static str>) -> Targets {
             claim,
             path: "/ws/x".into(),
             root: "/ws".into(),
+            position: Position::Inside,
             state: FileState::Missing,
             protected,
             runs_later: false,

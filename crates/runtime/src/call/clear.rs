@@ -156,16 +156,20 @@ async fn ask(
             open.entry.asked(runtime.approvals.as_str());
             return Ok(Asked::Standing);
         }
-        Approvals::Deny => return Err(nobody(ruling, "`--approvals deny` is set")),
+        Approvals::Deny => {
+            let denied = || nobody(ruling, "`--approvals deny` is set");
+            return Err(call.outside_denied().unwrap_or_else(denied));
+        }
         Approvals::Auto | Approvals::Ask => {}
     }
     let session = open.request.session.clone();
     let asked_for = asked_for(runtime, &open.request);
     if runtime.broker.approvers(&session, &asked_for).is_empty() {
-        return Err(match call.wants_person() {
+        let denied = || match call.wants_person() {
             true => no_person(ruling),
             false => nobody(ruling, "nobody can be asked here"),
-        });
+        };
+        return Err(call.outside_denied().unwrap_or_else(denied));
     }
     let diff = match preview(runtime, judged, open, options).await {
         Preview::Nothing => return Ok(Asked::Looking),

@@ -88,7 +88,7 @@ pub(super) fn contained(
     }
     let Some(command) = decoded.prepared.command() else {
         let cwd = request.cwd.as_deref();
-        let contained = decoded.guard.contain(&decoded.claims, cwd, roots);
+        let contained = decoded.guard.contain_call(&decoded.claims, cwd, roots);
         let contained = contained.or_else(|error| denied_behind(decoded, rules, request, error))?;
         let contained = contained.by(caller, decoded.store.clone());
         return with_hosts(contained, decoded);

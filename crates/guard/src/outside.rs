@@ -1,0 +1,97 @@
+//! Paths outside the roots: which a call may name, so that a ruling asks for them, and which never.
+
+use std::path::Path;
+
+use sinew_fs::resolve::{self, Place};
+use sinew_fs::roots::Roots;
+use sinew_policy::rules::{self, HOLDS_SECRETS};
+use sinew_tool::{Access, Claim, FileError, OutsidePaths, Position, Targets, ToolError};
+
+use crate::contain::{InTheWay, MayLeave};
+use crate::guard::Guard;
+
+/// Directories whose files stand for the kernel, devices or running services.
+const NO_FILES: &[&str] = &["/proc", "/sys", "/dev", "/run", "/var/run"];
+
+const CONTAINS_SECRETS: &str =
+    "it lies outside the roots and contains what holds secrets by its name; name a directory in it";
+
+impl Guard {
+    /// Returns which claims of a call may be outside the roots: none where the settings deny it, or where the call is
+    /// limited to a part of the roots.
+    pub(crate) fn may_leave(&self, wanted: MayLeave, is_narrowed: bool) -> MayLeave {
+        let is_open = self.files.outside == OutsidePaths::Ask && !is_narrowed;
+        // Their settings name what holds secrets.
+        match is_open && self.shared.commands.is_some() {
+            true => wanted,
+            false => MayLeave::None,
+        }
+    }
+
+    /// Resolves a claim outside the roots, which was refused as such. Another refusal says why no answer may allow it.
+    pub(crate) fn outside(
+        &self,
+        cwd: &Path,
+        claim: &Claim,
+        in_the_way: InTheWay<'_>,
+        refused: FileError,
+    ) -> Result<(Place, Position), FileError> {
+        let (Some(written), Ok(system)) = (&claim.path, Roots::system()) else {
+            return Err(refused);
+        };
+        let path = resolve::joined(cwd, Path::new(written));
+        let links = claim.access.links();
+        let place = match in_the_way {
+            InTheWay::Cleared(cleared) if resolve::is_past(&path, cleared) => {
+                resolve::past(&system, &path, links, cleared)
+            }
+            _ => resolve::resolve(&system, &path, links),
+        };
+        // What is wrong with a path says something of what is there.
+        let Ok(place) = place else { return Err(refused) };
+        match self.position_outside(&place.real, claim.access) {
+            Ok(position) => Ok((place, position)),
+            Err(Some(why)) => Err(FileError::Denied(String::from(why))),
+            Err(None) => Err(refused),
+        }
+    }
+
+    /// Returns the position of a real path outside the roots; if no answer may allow it, perhaps why.
+    fn position_outside(
+        &self,
+        real: &Path,
+        access: Access,
+    ) -> Result<Position, Option<&'static str>> {
+        let commands = self.shared.commands.as_ref().ok_or(None)?;
+        let is_no_file = NO_FILES.iter().any(|dir| real.starts_with(dir));
+        let is_inside = self.shared.roots.holding(real).is_some();
+        // A change or a search of a directory reaches what it holds.
+        let reaches_root = self.shared.roots.leads_to(real);
+        if is_no_file || is_inside || reaches_root {
+            return Err(None);
+        }
+        match commands.hidden_at(real) {
+            Some(true) => return Err(Some(HOLDS_SECRETS)),
+            Some(false) => return Err(Some(CONTAINS_SECRETS)),
+            None => {}
+        }
+        let is_read = !access.changes() && commands.is_of_programs(real);
+        Ok(if is_read { Position::Programs } else { Position::Outside })
+    }
+
+    /// Returns whether a restore may name a real path outside the roots.
+    pub(crate) fn may_name_outside(&self, real: &Path, is_narrowed: bool) -> bool {
+        self.may_leave(MayLeave::All, is_narrowed) == MayLeave::All
+            && self.position_outside(real, Access::Inspect).is_ok()
+            && rules::check_own(real, Access::Inspect).is_ok()
+            && self.rules.check(real).is_ok()
+    }
+
+    /// Returns the error for the first path outside the roots that asks, where no approver can answer.
+    pub(crate) fn outside_denied(&self, targets: &Targets) -> Option<ToolError> {
+        let outside = targets.files.iter().find(|file| file.position == Position::Outside)?;
+        let shown = outside.claim.path.clone().unwrap_or_default();
+        let denied = resolve::outside(&self.shared.roots);
+        Some(outside.claim.about(FileError::about(denied, &shown)))
+    }
+}

@@ -1,0 +1,199 @@
+//! Paths outside the roots: which are read unasked, which ask, and which never open.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+
+use crate::pipe::{Piped, text};
+use crate::served::Place;
+
+/// Makes a place with files in the home directory, beside the root.
+fn place() -> Place {
+    let place = Place::new();
+    for (name, content) in [
+        ("notes/a.txt", "one\n"),
+        ("notes/deep/b.txt", "needle\n"),
+        ("near/.ssh-not/c", "c\n"),
+        (".ssh/key", "secret\n"),
+        (".cargo/registry/src/lib.rs", "pub fn f() {}\n"),
+    ] {
+        let path = place.home.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    place
+}
+
+/// A call outside the roots.
+struct Case {
+    tool: &'static str,
+    /// Its arguments, with `HOME` for the home directory.
+    arguments: Value,
+    /// The first line of the question, with the answer; `None` if nothing asks.
+    asked: Option<(&'static str, &'static str)>,
+    /// The kind of the error; `None` if it succeeds.
+    error: Option<&'static str>,
+    /// What its text contains.
+    words: &'static str,
+}
+
+fn check(place: &Place, pipe: &mut Piped, id: u64, case: &Case) {
+    let filled = |text: &str| text.replace("HOME", &place.home.display().to_string());
+    let arguments: Value = serde_json::from_str(&filled(&case.arguments.to_string())).unwrap();
+    pipe.call(id, case.tool, arguments);
+    if let Some((line, answer)) = case.asked {
+        let question = pipe.next("question");
+        let shown = question["text"].as_str().unwrap();
+        assert!(shown.starts_with(line), "{}: {shown}", case.arguments);
+        pipe.answer(&question, answer);
+    }
+    let reply = pipe.next("reply");
+    assert_eq!(reply["error"]["kind"].as_str(), case.error, "{}: {reply}", case.arguments);
+    assert!(text(&reply).contains(&filled(case.words)), "{}: {reply}", case.arguments);
+    assert!(!text(&reply).contains("secret\n"), "{reply}");
+}
+
+const DENIED: Option<&str> = Some("path_denied");
+
+#[test]
+fn what_lies_outside_asks_once_and_secrets_never() {
+    let place = place();
+    symlink(place.home.join("notes/a.txt"), place.root.join("link")).unwrap();
+    symlink(place.home.join(".ssh/key"), place.root.join("key")).unwrap();
+    let mut pipe = Piped::start(&place, &["--approvals", "auto"]);
+    let read = |path: &str| json!({ "file_path": path });
+    let notes = Some(("Read a.txt outside the project?\nHOME/notes/a.txt", "once"));
+    let line = notes.map(|(line, _)| line.replace("HOME", &place.home.display().to_string()));
+    let line: &'static str = line.unwrap().leak();
+    for (id, case) in [
+        ("Read", read("/usr/bin/env"), None, Some("binary"), ""),
+        ("Read", read("HOME/.cargo/registry/src/lib.rs"), None, None, "pub fn f"),
+        ("Read", read("HOME/notes/a.txt"), Some((line, "no")), Some("approval_denied"), ""),
+        ("Read", read("HOME/notes/a.txt"), Some((line, "once")), None, "one"),
+        // The question names what a link leads to.
+        ("Read", read("link"), Some((line, "session")), None, "one"),
+        ("Read", read("HOME/notes/a.txt"), None, None, "one"),
+        (
+            "Grep",
+            json!({ "pattern": "needle", "path": "HOME/notes" }),
+            Some(("Search notes outside the project?", "session")),
+            None,
+            "notes/deep/b.txt",
+        ),
+        ("Grep", json!({ "pattern": "needle", "path": "HOME/notes/deep" }), None, None, "b.txt"),
+        ("Read", read("HOME/.ssh/key"), None, DENIED, "it holds secrets by its name"),
+        ("Read", read("key"), None, DENIED, "it holds secrets by its name"),
+        ("Read", read("HOME/.ssh/missing"), None, DENIED, "it holds secrets by its name"),
+        ("Grep", json!({ "pattern": "x", "path": "HOME" }), None, DENIED, "name a directory in it"),
+        ("Read", read("/proc/self/environ"), None, DENIED, "it lies outside the roots"),
+        ("Read", read("/dev/null"), None, DENIED, "it lies outside the roots"),
+        (
+            "Write",
+            json!({ "file_path": "HOME/.ssh/new", "content": "x" }),
+            None,
+            DENIED,
+            "it holds secrets",
+        ),
+        ("Bash", json!({ "command": "true", "cwd": "HOME/notes" }), None, Some("invalid_args"), ""),
+    ]
+    .into_iter()
+    .map(|(tool, arguments, asked, error, words)| Case { tool, arguments, asked, error, words })
+    .enumerate()
+    {
+        check(&place, &mut pipe, id as u64, &case);
+    }
+    let rest = pipe.end();
+    assert!(!rest.iter().any(|line| line["type"] == "question"), "{rest:?}");
+}
+
+#[test]
+fn a_change_outside_can_be_undone_in_its_project_alone() {
+    let place = place();
+    let mut pipe = Piped::start(&place, &["--approvals", "auto", "--session", "s"]);
+    let file = place.home.join("notes/new.txt");
+    let write = json!({ "file_path": file, "content": "x\n" });
+    pipe.call(1, "Write", write);
+    let question = pipe.next("question");
+    let shown = question["text"].as_str().unwrap();
+    assert!(shown.starts_with("Create new.txt outside the project?"), "{shown}");
+    assert!(shown.contains("undo covers it"), "{shown}");
+    pipe.answer(&question, "once");
+    assert_eq!(pipe.next("reply")["ok"], json!(true));
+    // Another root knows nothing of it.
+    let elsewhere = place.beside();
+    let mut stranger = Piped::start(&elsewhere, &["--approvals", "allow", "--session", "s"]);
+    stranger.call(1, "CheckpointList", json!({}));
+    assert!(!text(&stranger.next("reply")).contains("new.txt"));
+    stranger.call(2, "Undo", json!({}));
+    assert_eq!(stranger.next("reply")["ok"], json!(false));
+    stranger.end();
+    assert!(file.exists());
+    pipe.call(2, "CheckpointList", json!({}));
+    assert!(text(&pipe.next("reply")).contains("new.txt"));
+    pipe.call(3, "Undo", json!({}));
+    let question = pipe.next("question");
+    assert!(question["text"].as_str().unwrap().starts_with("Delete new.txt outside the project?"));
+    pipe.answer(&question, "once");
+    assert_eq!(pipe.next("reply")["ok"], json!(true));
+    assert!(!file.exists());
+    pipe.end();
+}
+
+/// What is swapped while a person reads the question.
+#[test]
+fn nothing_but_what_was_shown_is_changed_or_read() {
+    for swaps in [false, true] {
+        let place = place();
+        let mut pipe = Piped::start(&place, &["--approvals", "auto"]);
+        let file = place.home.join("notes/a.txt");
+        pipe.call(1, "Read", json!({ "file_path": file }));
+        let question = pipe.next("question");
+        if swaps {
+            fs::remove_file(&file).unwrap();
+            symlink(place.home.join(".ssh/key"), &file).unwrap();
+        }
+        pipe.answer(&question, "once");
+        let reply = pipe.next("reply");
+        assert_eq!(reply["ok"], json!(!swaps), "{reply}");
+        assert!(!text(&reply).contains("secret"), "{reply}");
+        if swaps {
+            fs::remove_file(&file).unwrap();
+            fs::write(&file, "one\n").unwrap();
+        }
+        let edit = json!({ "file_path": file, "old_string": "one", "new_string": "two" });
+        pipe.call(2, "Edit", edit);
+        let question = pipe.next("question");
+        let theirs = "one and more\n";
+        if swaps {
+            fs::write(&file, theirs).unwrap();
+        }
+        pipe.answer(&question, "once");
+        assert_eq!(pipe.next("reply")["ok"], json!(!swaps));
+        let left = fs::read_to_string(&file).unwrap();
+        assert_eq!(left, if swaps { theirs } else { "two\n" });
+        pipe.end();
+    }
+}
+
+#[test]
+fn vocabularies_with_pages_of_their_own_stay_beneath_their_roots() {
+    let place = place();
+    for (options, tool, path) in [
+        (&["--dialect", "mcp-filesystem"][..], "read_text_file", "path"),
+        (&["--dialect", "moltis"], "Read", "file_path"),
+        (&["--set", "files.outside=deny"], "Read", "file_path"),
+        (&["--approvals", "deny"], "Read", "file_path"),
+    ] {
+        let mut options = options.to_vec();
+        if !options.contains(&"--approvals") {
+            options.extend(["--approvals", "auto"]);
+        }
+        let mut pipe = Piped::start(&place, &options);
+        pipe.call(1, tool, json!({ path: place.home.join("notes/a.txt") }));
+        let reply = pipe.next("reply");
+        assert!(!text(&reply).contains("one\n"), "{options:?}: {reply}");
+        let rest = pipe.end();
+        assert!(!rest.iter().any(|line| line["type"] == "question"), "{options:?}");
+    }
+}
