@@ -126,6 +126,9 @@ def at_home(home):
     ]:
         os.environ[f"XDG_{name}_HOME"] = str(home / place)
         (home / place).mkdir(parents=True)
+    # Commands see the interpreter of these tests where it is in the user's home directory.
+    if (USER_HOME / ".pyenv").is_dir() and USER_HOME != home:
+        (home / ".pyenv").symlink_to(USER_HOME / ".pyenv")
     # The suites start servers as a person does who trusts what their client starts.
     write(home / ".config/sinew/config.toml", "[mcp]\ntrust_arguments = true\n")
     (home / ".gitconfig").write_text(

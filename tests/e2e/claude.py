@@ -52,7 +52,7 @@ TURNS = [
     ("Reading again.", "Read", {"file_path": "src/greet.rs", "offset": 2, "limit": 1},
      '     2→    println!("good day, {name}");\n'),
     ("Asking another server.", "fx__echo", {"text": "a greeting of others"}, "a greeting of others"),
-    ("Trying outside.", "Read", {"file_path": "/etc/passwd"}, "path denied: /etc/passwd"),
+    ("Trying outside.", "Read", {"file_path": "/etc/shadow"}, "path denied: /etc/shadow"),
     ("Trying its own.", None, None, None),
 ]
 

@@ -533,6 +533,11 @@ impl Judged {
         *verdict == Verdict::Ask && ([PROTECTED, OUTSIDE].contains(rule) || origin.is_some())
     }
 
+    /// Returns whether the call takes back what an earlier one did.
+    pub fn is_restore(&self) -> bool {
+        self.contained.restoring.is_some()
+    }
+
     /// Returns the error of a call that asks for a path outside the roots, where no person can answer.
     pub fn outside_denied(&self) -> Option<ToolError> {
         let Contained { guard, targets, .. } = &self.contained;

@@ -358,9 +358,10 @@ impl Guard {
         }
     }
 
-    /// Returns whether a checkpoint belongs to a call in one of these roots.
+    /// Returns whether a checkpoint belongs to a call in these roots and in no other one.
     fn is_made_here(&self, mark: &CallContext) -> bool {
-        mark.roots.iter().any(|root| self.shared.roots.at(root).is_some())
+        let is_here = |root: &PathBuf| self.shared.roots.at(root).is_some();
+        !mark.roots.is_empty() && mark.roots.iter().all(is_here)
     }
 
     /// Inspects each path; returns the call that may inspect them again.

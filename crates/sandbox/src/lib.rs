@@ -383,23 +383,21 @@ impl Commands {
             return Err(ToolError::new(Kind::Unavailable, "the agent of this command ended"));
         }
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
-        let session = Arc::new(self.open_session(
-            helper,
-            globs,
-            self.settings.network,
-            self.keeper.as_ref(),
-        )?);
+        let view = self.private();
+        let network = self.settings.network;
+        let session =
+            Arc::new(self.open_session(helper, globs, (network, view), self.keeper.as_ref())?);
         self.warn_of(&session);
         sessions.insert((name.to_owned(), globs.clone()), Arc::clone(&session));
         Ok(session)
     }
 
-    /// Opens a session that may or may not reach the network. Fails where its commands could open what path globs deny.
+    /// Opens a session that may or may not reach the network, with a view of private directories. Fails where its commands could open what path globs deny.
     fn open_session(
         &self,
         helper: &Helper,
         globs: &PathGlobs,
-        network: bool,
+        (network, view): (bool, &PrivateView),
         keeper: Option<&Arc<dyn KeepsChanges>>,
     ) -> Result<Session, ToolError> {
         let session = Session::open(
@@ -407,7 +405,7 @@ impl Commands {
             &self.settings.levels,
             (&self.settings.sessions, keeper.map(Arc::as_ref)),
             self.find("bwrap").as_deref(),
-            |level, scratch| self.policy(level, scratch, globs, network),
+            |level, scratch| self.policy((level, scratch), globs, network, view),
         );
         let session = session.map_err(no_session)?;
         if !globs.is_empty() && !session.is_watched() && !self.wants_no_containment() {
@@ -443,13 +441,12 @@ impl Commands {
 
     fn policy(
         &self,
-        level: SandboxLevel,
-        scratch: &Path,
+        (level, scratch): (SandboxLevel, &Path),
         globs: &PathGlobs,
         network: bool,
+        view: &PrivateView,
     ) -> Policy {
         let settings = &self.settings;
-        let view = self.private();
         // The view of these levels has other directories there.
         let has_own_view = SandboxLevel::Landlock < level;
         let is_covered =

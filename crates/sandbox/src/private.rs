@@ -68,6 +68,11 @@ impl PrivateView {
         Self { dirs, shown, links, caches }
     }
 
+    /// Returns a view without private directories.
+    pub(super) fn without_directories(&self) -> Self {
+        Self { caches: self.caches.clone(), ..Self::default() }
+    }
+
     /// Returns whether commands do not see a path because it is private. Symlinks are not followed.
     pub(super) fn conceals(&self, path: &Path, roots: &[PathBuf]) -> bool {
         let within = |dirs: &[PathBuf]| dirs.iter().any(|dir| path.starts_with(dir));

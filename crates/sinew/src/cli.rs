@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::config::env_vars;
 use crate::config::import::Form;
@@ -261,6 +262,19 @@ pub enum Command {
     },
     /// Explain a command, or a tool with its parameters and an example.
     Help(HelpArgs),
+    /// Print the completions of a shell: `sinew completions bash >~/.local/share/bash-completion/completions/sinew`.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page of a command, or write all of them to a directory: `sinew man | man -l -`.
+    Man {
+        /// A command; none means `sinew` itself.
+        command: Vec<String>,
+        /// Write `sinew.1` and the page of each command to this directory, which must be there.
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        dir: Option<PathBuf>,
+    },
     /// Say what works here; exit 1 if a needed part is missing.
     Doctor {
         /// Print one JSON object.

@@ -11,6 +11,7 @@ pub(crate) mod help;
 pub(crate) mod hook;
 pub(crate) mod import;
 pub(crate) mod log;
+pub(crate) mod manual;
 pub(crate) mod mcp;
 pub(crate) mod mcp_servers;
 pub(crate) mod pipe;

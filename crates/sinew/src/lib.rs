@@ -142,6 +142,11 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
             commands::import::run(*form, file, out.as_deref())
         }
         cli::Command::Help(args) => commands::help::run(load, args),
+        cli::Command::Completions { shell } => commands::manual::completions(*shell),
+        cli::Command::Man { command, dir: Some(dir) } if command.is_empty() => {
+            commands::manual::write(dir)
+        }
+        cli::Command::Man { command, .. } => commands::manual::page(command),
         cli::Command::Tools(args) => commands::tools::run(&load()?, args),
         cli::Command::Call(args) => commands::call::run(load()?, args),
         cli::Command::Mcp(args) => commands::mcp::run(&load()?, args.check),

@@ -1358,3 +1358,52 @@ fn help_of_each_tool_has_an_example() {
         assert!(text.contains(said), "{args:?}: {text}");
     }
 }
+
+#[test]
+fn shells_and_man_know_every_command() {
+    let place = Place::new();
+    let run = |args: &[&str]| {
+        let done = command(&place.home).args(args).output().unwrap();
+        assert!(done.status.success(), "{args:?}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let text = run(&["completions", shell]);
+        for word in ["checkpoint", "mcp-servers", "approvals"] {
+            assert!(text.contains(word), "{shell}: {word}");
+        }
+    }
+    let script = place.home.join("completions");
+    fs::write(&script, run(&["completions", "bash"])).unwrap();
+    let asked = "source \"$1\"; COMP_WORDS=(sinew chec) COMP_CWORD=1; _sinew sinew chec sinew; echo \"${COMPREPLY[@]}\"";
+    let done = Command::new("bash").args(["-c", asked, "-"]).arg(&script).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "checkpoint", "{done:?}");
+    let dir = place.home.join("man1");
+    fs::create_dir(&dir).unwrap();
+    let shown = run(&["man", "--dir", dir.to_str().unwrap()]);
+    let pages: Vec<String> = fs::read_dir(&dir)
+        .unwrap()
+        .map(|page| page.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(shown.starts_with(&format!("wrote {} pages", pages.len())), "{shown}");
+    for (page, words) in [
+        ("sinew.1", "sinew\\-mcp(1)"),
+        ("sinew-call.1", "batch"),
+        ("sinew-checkpoint-restore.1", "dry\\-run"),
+    ] {
+        let text = fs::read_to_string(dir.join(page)).unwrap();
+        assert!(text.contains(".TH ") && text.contains(words), "{page}: {text}");
+    }
+    let one = run(&["man", "checkpoint", "restore"]);
+    assert_eq!(one, fs::read_to_string(dir.join("sinew-checkpoint-restore.1")).unwrap());
+    for (args, words) in [
+        (&["man", "nothing"][..], "has no command `nothing`"),
+        (&["man", "--dir", "/nonexistent/x"], "make it first"),
+        (&["completions", "tcsh"], "possible values: bash"),
+    ] {
+        let done = command(&place.home).args(args).output().unwrap();
+        assert!(!done.status.success(), "{args:?}");
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(text.contains(words), "{args:?}: {text}");
+    }
+}

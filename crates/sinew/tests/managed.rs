@@ -139,7 +139,7 @@ const FLOORS: &[Row<'_>] = &[
         "only_roots = true",
         "files.outside = \"ask\"",
         &["--approvals", "allow"],
-        &["call", "Read", r#"{"file_path": "/etc/hostname"}"#],
+        &["call", "Read", r#"{"file_path": "/usr/bin/env"}"#],
         "it lies outside the roots",
     ),
     ("profile = \"workspace\"", "profile = \"full\"", &[], SHOW, "profile = \"workspace\" "),

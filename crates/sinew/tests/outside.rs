@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use serde_json::{Value, json};
 
 use crate::pipe::{Piped, text};
-use crate::served::Place;
+use crate::served::{Place, command};
 
 /// Makes a place with files in the home directory, beside the root.
 fn place() -> Place {
@@ -138,6 +138,19 @@ fn a_change_outside_can_be_undone_in_its_project_alone() {
     assert_eq!(pipe.next("reply")["ok"], json!(true));
     assert!(!file.exists());
     pipe.end();
+    // At the command line too: the person who calls it answers.
+    let mut pipe = Piped::start(&place, &["--approvals", "auto", "--session", "s"]);
+    pipe.call(1, "Write", json!({ "file_path": file, "content": "x\n" }));
+    let question = pipe.next("question");
+    pipe.answer(&question, "once");
+    assert_eq!(pipe.next("reply")["ok"], json!(true));
+    pipe.end();
+    for (place, is_undone) in [(&elsewhere, false), (&place, true)] {
+        let mut undo = command(&place.home);
+        undo.arg("--root").arg(&place.root).args(["undo", "--yes"]);
+        assert_eq!(undo.output().unwrap().status.success(), is_undone);
+        assert_eq!(!file.exists(), is_undone);
+    }
 }
 
 /// What is swapped while a person reads the question.
@@ -184,6 +197,7 @@ fn vocabularies_with_pages_of_their_own_stay_beneath_their_roots() {
         (&["--dialect", "moltis"], "Read", "file_path"),
         (&["--set", "files.outside=deny"], "Read", "file_path"),
         (&["--approvals", "deny"], "Read", "file_path"),
+        (&["--approvals", "allow"], "Read", "file_path"),
     ] {
         let mut options = options.to_vec();
         if !options.contains(&"--approvals") {

@@ -152,6 +152,10 @@ async fn ask(
     let ruling = call.ruling();
     match runtime.approvals {
         Approvals::TrustClient if call.wants_person() => {}
+        Approvals::Allow if !call.is_restore() && call.outside_denied().is_some() => {
+            // It is a yes to what stays in the roots.
+            return Err(call.outside_denied().unwrap_or_else(|| denied_by_rule(ruling)));
+        }
         Approvals::Allow | Approvals::TrustClient => {
             open.entry.asked(runtime.approvals.as_str());
             return Ok(Asked::Standing);

@@ -3,7 +3,7 @@
 //! It chooses the checkpoint and calls the tool that `sinew checkpoint restore` calls: roots, rules, conflicts, the question and
 //! the ledger are those of a restore.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -106,7 +106,12 @@ fn chosen(
     };
     let query = Query { session, turn: None, id: None, before: None, limit: MAX_LOOKED };
     let mut sessions: BTreeMap<String, Vec<Listed>> = BTreeMap::new();
+    // What a call here changed outside the roots is undone here too.
+    let mut made_here: HashSet<CheckpointId> = HashSet::new();
     for one in checkpoints.list(&query)? {
+        if !one.mark.roots.is_empty() && one.mark.roots.iter().all(|root| roots.contains(root)) {
+            made_here.insert(one.id);
+        }
         sessions.entry(one.mark.session.clone()).or_default().push(one);
     }
     let mut all: Vec<(&String, Vec<CheckpointId>)> = Vec::new();
@@ -124,7 +129,7 @@ fn chosen(
     for (session, ids) in all {
         if let Some(first) = ids.first()
             && left.len() < MAX_DONE
-            && is_beneath(checkpoints, *first, roots)?
+            && (made_here.contains(first) || is_beneath(checkpoints, *first, roots)?)
         {
             left.push((session, ids));
         }
@@ -147,7 +152,7 @@ fn chosen(
         bail!("changes of session {} left to undo: {}, not {n}", shown_line(session), ids.len());
     };
     for id in ids.iter().take(n) {
-        if !is_beneath(checkpoints, *id, roots)? {
+        if !made_here.contains(id) && !is_beneath(checkpoints, *id, roots)? {
             bail!(
                 "{id} of session {} changed files outside of this directory; `sinew checkpoint restore ID --path PATH` \
                  restores single ones",

@@ -288,16 +288,16 @@ fn holds_private(dir: &Path, homes: &[PathBuf]) -> bool {
     homes.iter().map(PathBuf::as_path).chain(system).any(|private| private.starts_with(dir))
 }
 
-/// Returns whether a directory that a variable names can be a cache of tools: in a private directory only one that tools
-/// have there, or that the settings show.
+/// Returns whether a directory that a variable names can be a cache of tools: in a private directory only one with the name
+/// of a usual cache, or one that the settings show.
 pub(super) fn is_of_tools(dir: &Path, homes: &[PathBuf], shown: &[PathBuf]) -> bool {
     let dir = real(dir);
+    let is_usual = CACHES.iter().any(|name| dir.ancestors().any(|above| above.ends_with(name)));
+    let is_shown = shown.iter().any(|shown| dir.starts_with(real(shown)));
     let homes: Vec<PathBuf> = homes.iter().map(|home| real(home)).collect();
-    let at_home = || homes.iter().flat_map(|home| CACHES.iter().map(|name| home.join(name)));
-    let is_usual = at_home().chain(shown.iter().cloned()).any(|usual| dir.starts_with(usual));
     let system = PRIVATE.iter().map(PathBuf::from);
     let is_private = homes.iter().cloned().chain(system).any(|private| dir.starts_with(private));
-    is_usual || (!is_private && !holds_private(&dir, &homes))
+    is_usual || is_shown || (!is_private && !holds_private(&dir, &homes))
 }
 
 /// The largest configuration of git that is read, in bytes.
