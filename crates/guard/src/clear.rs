@@ -63,7 +63,7 @@ use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
 use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{
-    Case, OUTSIDE, PROTECTED, Rules, UNDO, asks_always, in_sandbox, judge_taken, may_run_undone,
+    Case, PROTECTED, Rules, UNDO, asks_always, in_sandbox, judge_taken, may_run_undone,
     with_written,
 };
 use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
@@ -530,18 +530,18 @@ impl Judged {
     /// Neither a client's confirmation, which sinew cannot see, nor an undo replaces that answer.
     pub fn wants_person(&self) -> bool {
         let Ruling { verdict, rule, origin, .. } = &self.ruling;
-        *verdict == Verdict::Ask && ([PROTECTED, OUTSIDE].contains(rule) || origin.is_some())
+        *verdict == Verdict::Ask && (*rule == PROTECTED || origin.is_some() || self.leaves_roots())
     }
 
-    /// Returns whether the call takes back what an earlier one did.
-    pub fn is_restore(&self) -> bool {
-        self.contained.restoring.is_some()
+    /// Returns whether a path of the call is outside the roots, and not among files of programs that it only reads.
+    pub fn leaves_roots(&self) -> bool {
+        self.contained.targets.files.iter().any(|file| file.position == Position::Outside)
     }
 
     /// Returns the error of a call that asks for a path outside the roots, where no person can answer.
     pub fn outside_denied(&self) -> Option<ToolError> {
         let Contained { guard, targets, .. } = &self.contained;
-        (self.ruling.rule == OUTSIDE).then(|| guard.outside_denied(targets)).flatten()
+        guard.outside_denied(targets)
     }
 
     /// Clears the call if the ruling allows it.
@@ -607,12 +607,18 @@ impl Judged {
                 if file.position == Position::Outside {
                     objects.push(Object::Paths(match is_directory(&file.state) {
                         true => Paths::beneath(&file.path)?,
+                        // A search of a file would cover a directory that takes its name.
+                        false if file.claim.access == Access::Search => return None,
                         false => Paths::of(&file.path)?,
                     }));
                 }
                 continue;
             }
             if !matches!(file.claim.access, Access::Write { .. } | Access::Edit { .. }) {
+                return None;
+            }
+            // A directory may take a name that is free.
+            if file.position == Position::Outside && file.state == FileState::Missing {
                 return None;
             }
             objects.push(Object::Paths(Paths::of(&file.path)?));

@@ -74,7 +74,7 @@ pub use sinew_sandbox::{
     Activate, AskCommands, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
     OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, RunningServer, SandboxLevel,
     ServerProcess, ServerProgram, Shortfall, TrustedPrograms, Unrunnable, close_process,
-    environment,
+    environment, real_outside,
 };
 pub use sinew_shell::command_pattern::CommandPattern;
 pub use sinew_shell::quoted as shell_quoted;

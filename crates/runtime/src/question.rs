@@ -137,6 +137,11 @@ fn headline(question: &Question) -> String {
         [from, to] if from.claim.access == Access::Move => {
             format!("Move {} to {}", name(from), name(to))
         }
+        many if leaves => {
+            let is_outside = |file: &&&FileTarget| file.position == Position::Outside;
+            let n_outside = many.iter().filter(is_outside).count();
+            return format!("Change {} paths, {n_outside} outside the project", many.len());
+        }
         many => format!("Change {} paths", many.len()),
     };
     format!("{does}{place}")
@@ -168,7 +173,9 @@ fn object(question: &Question) -> (String, bool) {
         let (to, is_whole_too) = cut(&named(&to.path), MAX_OBJECT);
         return (format!("{moved} → {to}"), is_whole && is_whole_too);
     }
-    let changed = files.iter().find(|file| file.claim.access.changes()).or(files.first());
+    let outside = files.iter().find(|file| file.position == Position::Outside);
+    let changed = files.iter().find(|file| file.claim.access.changes());
+    let changed = outside.or(changed).or(files.first());
     if let Some(file) = changed {
         let (shown, is_whole) = cut(&named(&file.path), MAX_OBJECT);
         return (shown, is_whole && files.len() == 1);

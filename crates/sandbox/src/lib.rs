@@ -76,6 +76,7 @@ pub use own::{
     MAX_OWN_OUTPUT, OwnEnd, OwnProgram, OwnProgramSettings, OwnPrograms, OwnRan, TrustedPrograms,
     Unrunnable,
 };
+pub use private::real_outside;
 pub use run::processes;
 pub use sandbox_level::{SandboxLevel, Shortfall};
 pub use server::{RunningServer, ServerProcess, ServerProgram};

@@ -41,10 +41,7 @@ impl PrivateView {
         let holds_private = |path: &Path| private.iter().any(|dir| dir.starts_with(path));
         let mut links = Vec::new();
         let mut trusted = |path: &PathBuf| {
-            let trace = Trace::of(path)?;
-            if is_in_root(path) || trace.links.iter().any(|(link, _)| is_in_root(link)) {
-                return None;
-            }
+            let trace = Trace::of(path).filter(|trace| !trace.passes(path, roots))?;
             links.extend(trace.links);
             Some(trace.real)
         };
@@ -94,6 +91,12 @@ impl Trace {
     /// The most symlinks in one path, as in the kernel.
     const MAX_LINKS: usize = 40;
 
+    /// Returns whether the way leads through a root, where commands could change it.
+    fn passes(&self, written: &Path, roots: &[PathBuf]) -> bool {
+        let is_in_root = |path: &Path| roots.iter().any(|root| path.starts_with(root));
+        is_in_root(written) || self.links.iter().any(|(link, _)| is_in_root(link))
+    }
+
     /// Follows an absolute path; `None` if it leads nowhere.
     fn of(path: &Path) -> Option<Self> {
         let mut trace = Self { real: PathBuf::from("/"), links: Vec::new() };
@@ -132,6 +135,14 @@ impl Trace {
     }
 }
 
+/// Returns the real path of something that exists, if commands cannot choose what is there: it is outside the roots, and so is
+/// the way.
+pub fn real_outside(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
+    let roots: Vec<PathBuf> = roots.iter().map(|root| real_or_same(root)).collect();
+    let trace = Trace::of(path).filter(|trace| !trace.passes(path, &roots))?;
+    (!roots.iter().any(|root| trace.real.starts_with(root))).then_some(trace.real)
+}
+
 /// Returns the repository around a root, and the directory that a linked worktree of git shares with its repository, both by
 /// real path: tools look for files there.
 fn around(root: &Path) -> Vec<PathBuf> {
@@ -157,22 +168,53 @@ const OF_PROGRAMS: &[&str] = &[
     "/snap",
 ];
 
+/// Directories of toolchains and of the sources of packages in a home directory.
+const OF_PACKAGES: &[&str] = &[
+    ".cargo/registry/src",
+    ".cargo/git/checkouts",
+    ".rustup/toolchains",
+    "go/pkg/mod",
+    ".pyenv/versions",
+    ".local/share/uv/python",
+    ".local/share/pipx/venvs",
+    ".local/lib",
+    ".nvm/versions",
+    ".volta/tools",
+    ".bun/install/cache",
+    ".local/share/pnpm/store",
+    ".m2/repository",
+    ".gradle/caches",
+    ".nuget/packages",
+    ".pub-cache/hosted",
+    ".rbenv/versions",
+    ".gem/ruby",
+    ".julia/packages",
+    ".sdkman/candidates",
+];
+
 impl Commands {
     /// Returns whether a real path is or is beneath something hidden from commands (`true`), or contains some of that
     /// (`false`).
     pub fn hidden_at(&self, real: &Path) -> Option<bool> {
-        let hidden: Vec<PathBuf> =
-            self.settings.hidden.iter().map(|path| real_or_same(path)).collect();
+        let hidden = self.settings.hidden.iter();
+        let hidden: Vec<PathBuf> = hidden.map(|path| with_real_ancestor(path)).collect();
         if hidden.iter().any(|hidden| real.starts_with(hidden)) {
             return Some(true);
         }
         hidden.iter().any(|hidden| hidden.starts_with(real)).then_some(false)
     }
 
-    /// Returns whether a real path is among programs of the system, toolchains and caches of tools.
+    /// Returns whether a real path is among programs of the system, toolchains and sources of packages.
     pub fn is_of_programs(&self, real: &Path) -> bool {
-        let shown = self.private().shown.iter().map(PathBuf::as_path);
-        OF_PROGRAMS.iter().map(Path::new).chain(shown).any(|dir| real.starts_with(dir))
+        let within = |dir: &Path| real.starts_with(dir);
+        let (homes, roots) = (&self.settings.homes, &self.writable);
+        let is_private = self.private().dirs.iter().any(|dir| within(dir))
+            || homes.iter().any(|home| within(home) || within(&real_or_same(home)));
+        if !is_private {
+            return OF_PROGRAMS.iter().any(|dir| within(Path::new(dir)));
+        }
+        let named = homes.iter().flat_map(|home| OF_PACKAGES.iter().map(|name| home.join(name)));
+        named.filter_map(|dir| real_outside(&dir, roots)).any(|dir| within(&dir))
     }
 }
 
@@ -181,6 +223,17 @@ fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     paths.dedup_by(|later, earlier| later.starts_with(earlier));
     paths
+}
+
+/// Resolves the deepest ancestor that is there, and keeps the rest.
+fn with_real_ancestor(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
+    let Some((above, real)) = found else { return path.to_owned() };
+    match path.strip_prefix(above) {
+        Ok(rest) if rest.as_os_str().is_empty() => real,
+        Ok(rest) => real.join(rest),
+        Err(_) => real,
+    }
 }
 
 fn real_path(path: &PathBuf) -> Option<PathBuf> {

@@ -1,7 +1,7 @@
 //! Finds which paths a command did not see, by what its output complains of. The supervisor does not intercept reads, so
 //! the output is the only evidence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -63,19 +63,24 @@ impl Commands {
     fn private_in(&self, complaints: &[Vec<u8>]) -> Vec<Refused> {
         let mut found = BTreeMap::<PathBuf, usize>::new();
         let homes = self.settings.homes.iter();
-        for dir in self.private().dirs.iter().chain(homes) {
+        let dirs: BTreeSet<&PathBuf> = self.private().dirs.iter().chain(homes).collect();
+        for dir in dirs {
             let start = [dir.as_os_str().as_bytes(), b"/"].concat();
             for line in complaints {
+                let mut of_line = BTreeSet::new();
                 for at in memmem::find_iter(line, &start) {
+                    let before = at.checked_sub(1).and_then(|before| line.get(before));
+                    if before.is_some_and(|byte| !DELIMITERS.contains(byte) && *byte != b'=') {
+                        continue;
+                    }
                     let rest = line.get(at..).unwrap_or_default();
                     let rest = rest.get(..MAX_PATH).unwrap_or(rest);
                     let is_end = |byte: &u8| DELIMITERS.contains(byte);
                     let path = rest.split(is_end).next().unwrap_or_default();
                     let path = Path::new(OsStr::from_bytes(path));
-                    if MAX_FOUND <= found.len() && !found.contains_key(path) {
-                        continue;
-                    }
-                    if self.conceals(path) {
+                    let is_known = found.contains_key(path) || found.len() < MAX_FOUND;
+                    if is_known && !of_line.contains(path) && self.conceals(path) {
+                        of_line.insert(path.to_owned());
                         *found.entry(path.to_owned()).or_default() += 1;
                     }
                 }

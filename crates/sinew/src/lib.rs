@@ -36,6 +36,8 @@
 #[cfg(feature = "cli")]
 mod agent;
 #[cfg(feature = "cli")]
+mod by_caller;
+#[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
 mod client_start;

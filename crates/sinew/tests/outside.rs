@@ -211,3 +211,98 @@ fn vocabularies_with_pages_of_their_own_stay_beneath_their_roots() {
         assert!(!rest.iter().any(|line| line["type"] == "question"), "{options:?}");
     }
 }
+
+/// An error can quote what is in a file, so it comes after the answer too.
+#[test]
+fn no_error_tells_what_is_outside_before_the_answer() {
+    let place = place();
+    let file = place.home.join("notes/a.txt");
+    let text_of = "the password of the base is hunter2\n";
+    fs::write(&file, text_of).unwrap();
+    for (answer, tells) in [("no", false), ("once", true)] {
+        let mut pipe = Piped::start(&place, &["--approvals", "auto", "--session", "s"]);
+        for (id, tool, arguments) in [
+            (
+                1,
+                "Edit",
+                json!({
+                    "file_path": file, "new_string": "x",
+                    "old_string": "the password of the base was hunter1\n",
+                }),
+            ),
+            (
+                2,
+                "MultiEdit",
+                json!({ "file_path": file, "edits": [
+                    { "old_string": "the password of the base was hunter1", "new_string": "x" },
+                ] }),
+            ),
+            (3, "Write", json!({ "file_path": place.home.join("notes"), "content": "x" })),
+        ] {
+            pipe.call(id, tool, arguments);
+            let question = pipe.next("question");
+            assert!(!question["text"].as_str().unwrap().contains("hunter2"), "{question}");
+            pipe.answer(&question, answer);
+            let reply = pipe.next("reply");
+            assert_eq!(reply["ok"], json!(false), "{tool}: {reply}");
+            let says = text(&reply).contains("hunter2") || text(&reply).contains("directory");
+            assert_eq!(says, tells, "{tool}: {reply}");
+        }
+        pipe.end();
+    }
+}
+
+#[test]
+fn a_dry_run_of_a_restore_outside_asks_too() {
+    let place = place();
+    let file = place.home.join("notes/a.txt");
+    let mut pipe = Piped::start(&place, &["--approvals", "auto", "--session", "s"]);
+    pipe.call(1, "Edit", json!({ "file_path": file, "old_string": "one", "new_string": "two" }));
+    let question = pipe.next("question");
+    pipe.answer(&question, "once");
+    assert_eq!(pipe.next("reply")["ok"], json!(true));
+    fs::write(&file, "private afterwards\n").unwrap();
+    pipe.call(2, "CheckpointRestore", json!({ "id": "c1", "dry_run": true, "force": true }));
+    let question = pipe.next("question");
+    pipe.answer(&question, "no");
+    let reply = pipe.next("reply");
+    assert_eq!(reply["error"]["kind"], "approval_denied", "{reply}");
+    assert!(!text(&reply).contains("private afterwards"), "{reply}");
+    pipe.end();
+    // The person at the command line asked for it.
+    let mut shown = command(&place.home);
+    shown.arg("--root").arg(&place.root);
+    let shown =
+        shown.args(["checkpoint", "restore", "c1", "--dry-run", "--force"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("notes/a.txt"), "{shown:?}");
+}
+
+/// A yes to all that asks is none for paths outside, also where something else asks for them.
+#[test]
+fn allow_changes_nothing_outside() {
+    let place = place();
+    let outside = |name: &str| place.home.join(name);
+    for (options, file) in [
+        (&[][..], "notes/new"),
+        (&[], ".bashrc"),
+        (&["--set", "tools.fs.require_approval=true"], "notes/new"),
+        (&["--set", "rules=[{verdict=\"ask\",tools=[\"Write\"]}]"], "notes/new"),
+    ] {
+        let options = [&["--approvals", "allow"], options].concat();
+        let mut pipe = Piped::start(&place, &options);
+        pipe.call(1, "Write", json!({ "file_path": outside(file), "content": "x" }));
+        let reply = pipe.next("reply");
+        assert_eq!(reply["error"]["kind"], "path_denied", "{options:?} {file}: {reply}");
+        assert!(!outside(file).exists(), "{options:?} {file}");
+        pipe.end();
+    }
+    // A rule that names the path is an answer.
+    let rule = format!(
+        "rules=[{{verdict=\"allow\",tools=[\"Write\"],paths=[\"{}/**\"]}}]",
+        outside("notes").display()
+    );
+    let mut pipe = Piped::start(&place, &["--approvals", "allow", "--set", &rule]);
+    pipe.call(1, "Write", json!({ "file_path": outside("notes/new"), "content": "x" }));
+    assert_eq!(pipe.next("reply")["ok"], json!(true));
+    pipe.end();
+}

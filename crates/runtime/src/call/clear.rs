@@ -152,7 +152,7 @@ async fn ask(
     let ruling = call.ruling();
     match runtime.approvals {
         Approvals::TrustClient if call.wants_person() => {}
-        Approvals::Allow if !call.is_restore() && call.outside_denied().is_some() => {
+        Approvals::Allow if call.outside_denied().is_some() => {
             // It is a yes to what stays in the roots.
             return Err(call.outside_denied().unwrap_or_else(|| denied_by_rule(ruling)));
         }
@@ -176,6 +176,8 @@ async fn ask(
         return Err(call.outside_denied().unwrap_or_else(denied));
     }
     let diff = match preview(runtime, judged, open, options).await {
+        // What would come of it tells what is in the file.
+        Preview::Nothing if call.leaves_roots() => None,
         Preview::Nothing => return Ok(Asked::Looking),
         Preview::Diff(diff) => Some(diff),
         Preview::Unknown => None,

@@ -11,6 +11,7 @@ use sinew_runtime::Approvals;
 use sinew_tool::{Approver, Arguments};
 
 use super::call;
+use crate::by_caller::ByCaller;
 use crate::cli::CheckpointCommand;
 use crate::screen;
 use crate::terminal::Terminal;
@@ -24,19 +25,20 @@ pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Re
     loaded.settings.serve = None;
     loaded.settings.dialect = sinew_dialects::NATIVE;
     let (tool, arguments, as_json) = named(&loaded, command);
-    let mut approver = None;
+    let mut terminal = None;
     if let CheckpointCommand::Restore { yes, dry_run, .. } = command {
         let is_sure = *yes || *dry_run || loaded.settings.approvals == Approvals::Allow;
-        loaded.settings.approvals = if is_sure { Approvals::Allow } else { Approvals::Ask };
         let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
-        if can_ask {
-            approver = Some(Arc::new(Terminal::default()) as Arc<dyn Approver>);
+        if can_ask && !is_sure {
+            terminal = Some(Terminal::default());
         } else if !is_sure {
             screen::say("nobody can be asked here; `--yes` restores unasked");
             return Ok(ExitCode::from(3));
         }
     }
-    let wired = wiring::wire(&loaded, "checkpoint", &["all"], approver)?;
+    loaded.settings.approvals = Approvals::Ask;
+    let approver = Arc::new(ByCaller { terminal }) as Arc<dyn Approver>;
+    let wired = wiring::wire(&loaded, "checkpoint", &["all"], Some(approver))?;
     wired.runtime.add_tool(&sinew_ops::checkpoint_diff::ROW.tool())?;
     // It replaces the native tool of the same name.
     wired.runtime.add_tool(&sinew_ops::checkpoint_restore::COMMAND.tool())?;

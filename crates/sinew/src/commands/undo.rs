@@ -15,6 +15,7 @@ use sinew_runtime::{Approvals, CallOptions};
 use sinew_tool::{Approver, Arguments, Block, Reply, Request, shown_line};
 
 use super::call;
+use crate::by_caller::ByCaller;
 use crate::cli::UndoArgs;
 use crate::screen;
 use crate::terminal::{Terminal, is_attended};
@@ -40,9 +41,10 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
         );
         return Ok(ExitCode::from(3));
     }
-    loaded.settings.approvals = if asks { Approvals::Ask } else { Approvals::Allow };
-    let terminal = || Arc::new(Terminal { progress: None, takes_enter: true }) as Arc<dyn Approver>;
-    let wired = wiring::wire(&loaded, "undo", &["all"], asks.then(terminal))?;
+    loaded.settings.approvals = Approvals::Ask;
+    let terminal = asks.then_some(Terminal { progress: None, takes_enter: true });
+    let caller = Arc::new(ByCaller { terminal }) as Arc<dyn Approver>;
+    let wired = wiring::wire(&loaded, "undo", &["all"], Some(caller))?;
     wired.runtime.add_tool(&sinew_ops::checkpoint_restore::COMMAND.tool())?;
     let checkpoints =
         wired.checkpoints.as_deref().context("there is no directory for checkpoints")?;

@@ -6,8 +6,8 @@ use sinew_guard::{CommandSettings, environment};
 
 use super::Loaded;
 use super::seen_of_home::{
-    CACHES, PRIVATE, SECRET, SECRET_OF_SYSTEM, SHOWN, SHOWN_OF_SYSTEM, config_files, is_of_tools,
-    programs,
+    CACHES, CREDENTIALS, PRIVATE, SECRET, SECRET_OF_SYSTEM, SHOWN, SHOWN_OF_SYSTEM, config_files,
+    is_of_tools, programs,
 };
 use crate::config::{self, env_vars};
 use crate::screen::say;
@@ -21,14 +21,17 @@ pub(super) fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
     };
     let hidden = at_home(SECRET)
         .chain(SECRET_OF_SYSTEM.iter().map(PathBuf::from))
+        .chain(
+            env_vars::caches().flat_map(|dir| CREDENTIALS.iter().map(move |name| dir.join(name))),
+        )
         .chain(run.hide.iter().cloned())
         .filter(|path| !run.show.contains(path))
         .chain([state.to_owned()]);
     let private = PRIVATE.iter().map(PathBuf::from).chain(homes.iter().cloned());
     let shown = at_home(SHOWN)
         .chain(SHOWN_OF_SYSTEM.iter().map(PathBuf::from))
-        .chain(homes.iter().flat_map(|home| config_files(home)))
-        .chain(programs(&env_vars::path(), &homes));
+        .chain(homes.iter().flat_map(|home| config_files(home, &loaded.roots)))
+        .chain(programs(&env_vars::path(), &homes, &loaded.roots));
     let is_cache = |dir: &PathBuf| is_of_tools(dir, &homes, &run.show);
     CommandSettings {
         helper: Some(loaded.helper.clone()),

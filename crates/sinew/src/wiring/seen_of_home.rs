@@ -5,6 +5,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use sinew_guard::real_outside;
+
 use crate::config::real;
 
 /// Secret paths in the home directory, which are hidden from commands.
@@ -72,6 +74,9 @@ pub(super) const SECRET: &[&str] = &[
     ".julia/servers",
     ".gem/credentials",
 ];
+
+/// Files with credentials in a cache that a variable names.
+pub(super) const CREDENTIALS: &[&str] = &["credentials", "credentials.toml"];
 
 /// Secret paths of the system.
 pub(super) const SECRET_OF_SYSTEM: &[&str] =
@@ -262,10 +267,11 @@ const BESIDE_PROGRAMS: &[&str] =
 /// Returns what commands see of the directories in `PATH`: programs, and what they need beside them.
 ///
 /// A project may set the variables of sinew, so only a directory that is named as one of programs counts.
-pub(super) fn programs(path: &OsStr, homes: &[PathBuf]) -> Vec<PathBuf> {
+pub(super) fn programs(path: &OsStr, homes: &[PathBuf], roots: &[PathBuf]) -> Vec<PathBuf> {
     let mut shown = Vec::new();
     for dir in std::env::split_paths(path).filter(|dir| dir.is_absolute()) {
-        let beneath = real(&dir);
+        // A command must not choose what is shown beside a link of its own.
+        let Some(beneath) = real_outside(&dir, roots) else { continue };
         let Some(name) = beneath.file_name().and_then(OsStr::to_str) else { continue };
         if !["bin", "sbin", "shims", "scripts"].contains(&name) {
             continue;
@@ -307,10 +313,14 @@ const FILE_KEYS: &[&str] =
     &["path", "excludesfile", "attributesfile", "template", "allowedsignersfile"];
 
 /// Returns the configuration of git in a home directory, with the files that it names in the home directory.
-pub(super) fn config_files(home: &Path) -> Vec<PathBuf> {
+pub(super) fn config_files(home: &Path, roots: &[PathBuf]) -> Vec<PathBuf> {
     let own = [".gitconfig", ".config/git/config"].map(|name| home.join(name));
     let mut named = Vec::new();
     for file in &own {
+        // Commands may write one that is in a root.
+        if real_outside(file, roots).is_none() {
+            continue;
+        }
         let is_small = std::fs::metadata(file).is_ok_and(|meta| meta.len() <= MAX_CONFIG);
         let text = if is_small { std::fs::read(file).unwrap_or_default() } else { Vec::new() };
         for line in String::from_utf8_lossy(&text).lines() {
@@ -343,7 +353,7 @@ mod tests {
         let homes = [home.clone()];
         let path = ["papers", "papers/bin", ".local/share/../bin"].map(|name| home.join(name));
         let path = std::env::join_paths(path).expect("a path");
-        let shown = programs(&path, &homes);
+        let shown = programs(&path, &homes, &[]);
         let is_shown =
             |name: &str| shown.iter().any(|path| home.join(name).starts_with(real(path)));
         for (name, expected) in [
@@ -383,7 +393,7 @@ mod tests {
         for name in [".gitconfig-work", "ignored", "beside"] {
             std::fs::write(home.join(name), "").expect("a file");
         }
-        let named = config_files(home);
+        let named = config_files(home, &[]);
         let names: Vec<_> = named.iter().filter_map(|path| path.strip_prefix(home).ok()).collect();
         let expected = [
             ".gitconfig",
@@ -394,5 +404,22 @@ mod tests {
             "beside",
         ];
         assert_eq!(names, expected.map(Path::new));
+        // A file in a root names nothing: commands may write it.
+        let root = home.join("dots");
+        std::fs::create_dir(&root).expect("a directory");
+        std::fs::rename(home.join(".gitconfig"), root.join("gitconfig")).expect("moved");
+        std::os::unix::fs::symlink("dots/gitconfig", home.join(".gitconfig")).expect("a link");
+        let named = config_files(home, std::slice::from_ref(&root));
+        assert!(!named.contains(&home.join("ignored")), "{named:?}");
+        assert!(config_files(home, &[]).contains(&home.join("ignored")), "the control");
+        // Nor does a link in a root show what is beside its target.
+        for name in ["papers/bin", "papers/lib"] {
+            std::fs::create_dir_all(home.join(name)).expect("a directory");
+        }
+        std::os::unix::fs::symlink(home.join("papers/bin"), root.join("bin")).expect("a link");
+        let path = root.join("bin").into_os_string();
+        let homes = [home.to_owned()];
+        assert!(programs(&path, &homes, std::slice::from_ref(&root)).is_empty());
+        assert!(programs(&path, &homes, &[]).contains(&real(home).join("papers/lib")));
     }
 }
