@@ -173,7 +173,7 @@ fn copy(sources: &[Source], root: &Path) {
         for (at, source) in sources.iter().enumerate() {
             let number = number_of(&source.krate);
             let half = number / one_of % 2;
-            if number % one_of != 0 {
+            if !number.is_multiple_of(one_of) {
                 continue;
             }
             let wanted = match round {
