@@ -389,6 +389,8 @@ def outside(root, *args):
 def run(root, command, level=None):
     """Runs a command as `sinew call Bash` does; returns (exit code, the sandbox level, the text)."""
     options = ["--set", f"run.sandbox={level}"] if level else []
+    # The tools of these tests are in this repository, which can be in a home directory.
+    options += ["--set", f"run.show={json.dumps([str(checks.REPOSITORY)])}"]
     if IN_TMP:
         options += ["--root", TOOLS]
     arguments = {"command": command, "timeout": 300_000}
