@@ -35,6 +35,8 @@
 //! }
 //! ```
 
+mod undone;
+
 use std::ffi::{CString, OsStr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,8 +44,7 @@ use std::sync::Arc;
 use sinew_tool::{
     Access, Answer, Caller, Command, CommandTarget, Effects, Facts, FileKind, FileSettings,
     FileState, FileTarget, HardLinks, Host, Kind, MessageClaim, NoMessages, NoNet, NoProcesses,
-    Position, Processes, Ruling, SearchClaim, Targets, ToolError, UndoCover, UrlClaim, Verdict,
-    World,
+    Position, Processes, Ruling, SearchClaim, Targets, ToolError, UrlClaim, Verdict, World,
 };
 
 use crate::approval_fingerprint::ApprovalFingerprint;
@@ -63,12 +64,10 @@ use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
 use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{
-    Case, PROTECTED, Rules, UNDO, asks_always, in_sandbox, judge_taken, may_run_undone,
-    with_written,
+    Case, PROTECTED, Rules, UNDO, in_sandbox, judge_taken, may_run_undone, with_written,
 };
 use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
 use sinew_records::knowledge::CallKnowledge;
-use sinew_sandbox::{Commands, NotProven};
 use sinew_shell::command_pattern;
 
 use sinew_shell::arity;
@@ -302,27 +301,6 @@ impl Contained {
         })
     }
 
-    /// Returns what keeps the command from running unasked, if anything does.
-    fn proven(&self) -> Result<(), NotProven> {
-        let shared = &self.guard.shared;
-        let commands = shared.commands.as_ref().ok_or(NotProven::NoSandbox)?;
-        commands.proven(self.address().unwrap_or_default(), &self.guard.globs)?;
-        self.has_room().then_some(()).ok_or(NotProven::NoRoom)
-    }
-
-    /// Returns whether the caller cannot push out the checkpoint of the command.
-    fn has_room(&self) -> bool {
-        let checkpoints = self.guard.shared.checkpoints.as_ref();
-        checkpoints.is_some_and(|checkpoints| checkpoints.has_room())
-    }
-
-    /// Returns whether what the command changes is recorded for undo, and it reaches no network.
-    fn is_recorded(&self) -> bool {
-        let address = self.address().unwrap_or_default();
-        let records = |commands: &Arc<Commands>| commands.records(address, &self.guard.globs);
-        self.guard.shared.commands.as_ref().is_some_and(records) && self.has_room()
-    }
-
     /// Returns the old and new real paths of descendants of moved directories, if rules judge paths; `None`
     /// also if a directory cannot be read, and then such rules ask.
     fn takes_along(&self, case: &Case<'_>, rules: &Rules) -> Option<Vec<PathBuf>> {
@@ -449,81 +427,6 @@ impl Judged {
         let armed = || self.contained.places.iter().map(|_| None).collect();
         let looks = self.ruling.verdict != Verdict::Deny;
         looks.then(|| self.contained.world(&self.narrowed, armed(), Arc::new(NoProcesses)))
-    }
-
-    /// Allows a call that asks if all that it does stays inside and can be undone. The ruling of another command names
-    /// the missing condition.
-    #[must_use]
-    pub fn undone_unasked(mut self) -> Self {
-        if !self.may_run_undone || self.ruling.verdict != Verdict::Ask {
-            return self;
-        }
-        let targets = &self.contained.targets;
-        let is_command = targets.command.is_some();
-        let undone = match is_command {
-            true => self.contained.proven(),
-            false if targets.files.iter().any(asks_always) => return self,
-            false if self.can_be_undone() => Ok(()),
-            false => return self,
-        };
-        match undone {
-            Ok(()) => {
-                let why = if is_command {
-                    "it stays in the sandbox, undone by a checkpoint"
-                } else {
-                    "it can be undone by a checkpoint"
-                };
-                let verdict = Verdict::Allow;
-                self.ruling = Ruling { verdict, rule: UNDO, why: why.into(), origin: None };
-            }
-            Err(missing) => {
-                let why = &self.ruling.why;
-                self.ruling.why = format!("{why}; it cannot run unasked: {missing}").into();
-            }
-        }
-        self
-    }
-
-    /// Returns how much of what the call does a checkpoint undoes, if an answer lets it run.
-    pub fn undo_cover(&self) -> UndoCover {
-        match &self.contained.targets.command {
-            // Once approved, it may change what is too large to keep.
-            Some(command) if !command.command.has_terminal && self.contained.is_recorded() => {
-                UndoCover::Most
-            }
-            None if self.can_be_undone() => UndoCover::All,
-            Some(_) | None => UndoCover::None,
-        }
-    }
-
-    /// Returns whether a checkpoint can undo all that a call without a command does, and its caller cannot push the
-    /// checkpoint out.
-    fn can_be_undone(&self) -> bool {
-        let Contained { guard, targets, caller, restoring, .. } = &self.contained;
-        let kept = match restoring {
-            None => guard.kept(),
-            Some(_) => guard.shared.checkpoints.clone(),
-        };
-        let Some(checkpoints) = kept.filter(|_| caller.is_some()) else { return false };
-        let mut changed =
-            targets.files.iter().filter(|file| file.claim.access.changes()).peekable();
-        // A tool that names no path changes something unknown.
-        let names_some = changed.peek().is_some() || restoring.is_some();
-        let only_changes = (Effects::OBSERVE | Effects::CHANGE).contains(self.effects);
-        only_changes
-            && names_some
-            && checkpoints.has_room()
-            && changed.all(|file| {
-                // Only these changes are recorded. The descendants of a moved directory may be too many.
-                let is_kept = match file.claim.access {
-                    Access::Write { .. } | Access::Edit { .. } | Access::Make | Access::Remove => {
-                        true
-                    }
-                    Access::Move => !is_directory(&file.state),
-                    _ => false,
-                };
-                is_kept && checkpoints.keeps(&file.state)
-            })
     }
 
     /// Returns whether a person must answer: the call asks for a protected name, a path outside the roots, or by a configured rule.

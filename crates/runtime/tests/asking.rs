@@ -4,10 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use sinew_guard::{
-    AskCommands, CommandSettings, Layer, ProcessLimits, Profile, Rule, RuleOrigin, Rules,
-    SandboxLevel,
-};
+use sinew_guard::{AskCommands, CommandSettings, Layer, Profile, Rule, RuleOrigin, Rules};
 use sinew_runtime::{Approvals, Asking, CallOptions};
 use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply, Request, Scope};
 
@@ -236,25 +233,10 @@ async fn a_tool_that_says_nothing_always_asks() {
 /// Returns how commands are run that never are.
 fn commands() -> CommandSettings {
     CommandSettings {
-        helper: None,
-        levels: SandboxLevel::OWN.to_vec(),
         sessions: std::path::PathBuf::from("/nowhere"),
-        hidden: Vec::new(),
-        private: Vec::new(),
-        shown: Vec::new(),
-        shown_by_settings: Vec::new(),
-        caches: Vec::new(),
-        unprotected: Vec::new(),
-        network: false,
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        activate: Vec::new(),
-        shell: None,
-        max_background: 4,
-        max_processes: 512,
-        limits: ProcessLimits::default(),
         ask: AskCommands::Always,
-        homes: Vec::new(),
-        warn: None,
+        ..CommandSettings::default()
     }
 }
 

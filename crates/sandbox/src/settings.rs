@@ -49,6 +49,33 @@ pub struct CommandSettings {
     pub warn: Option<fn(&str)>,
 }
 
+impl Default for CommandSettings {
+    /// Returns settings that run no command, since there is no helper, and hide nothing.
+    fn default() -> Self {
+        Self {
+            helper: None,
+            levels: SandboxLevel::OWN.to_vec(),
+            sessions: PathBuf::new(),
+            hidden: Vec::new(),
+            private: Vec::new(),
+            shown: Vec::new(),
+            shown_by_settings: Vec::new(),
+            caches: Vec::new(),
+            unprotected: Vec::new(),
+            network: false,
+            ask: AskCommands::default(),
+            homes: Vec::new(),
+            env: Vec::new(),
+            activate: Vec::new(),
+            shell: None,
+            max_background: 4,
+            max_processes: 512,
+            limits: ProcessLimits::default(),
+            warn: None,
+        }
+    }
+}
+
 /// Limits of each process of a command; `None` keeps the limit of sinew.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessLimits {

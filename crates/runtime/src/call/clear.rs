@@ -161,7 +161,7 @@ async fn ask(
             return Ok(Asked::Standing);
         }
         Approvals::Deny => {
-            let denied = || nobody(ruling, "`--approvals deny` is set");
+            let denied = || unanswered(ruling, "`--approvals deny` is set");
             return Err(call.outside_denied().unwrap_or_else(denied));
         }
         Approvals::Auto | Approvals::Ask => {}
@@ -171,7 +171,7 @@ async fn ask(
     if runtime.broker.approvers(&session, &asked_for).is_empty() {
         let denied = || match call.wants_person() {
             true => no_person(ruling),
-            false => nobody(ruling, "nobody can be asked here"),
+            false => unanswered(ruling, "nobody can be asked here"),
         };
         return Err(call.outside_denied().unwrap_or_else(denied));
     }
@@ -208,7 +208,7 @@ async fn ask(
             ),
         )),
         // An approver may have seen the question, so its answer is unknown.
-        Answer::Gone => Err(nobody(ruling, "whoever was asked gave no answer")),
+        Answer::Gone => Err(unanswered(ruling, "whoever was asked gave no answer")),
     }
 }
 
@@ -428,7 +428,7 @@ fn no_person(ruling: &Ruling) -> ToolError {
     )
 }
 
-fn nobody(ruling: &Ruling, because: &str) -> ToolError {
+fn unanswered(ruling: &Ruling, because: &str) -> ToolError {
     ToolError::new(
         Kind::ApprovalDenied,
         format!("this call needs approval ({}), and {because}", ruling.why),

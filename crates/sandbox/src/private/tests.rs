@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::{AskCommands, CommandSettings, ProcessLimits};
+use crate::CommandSettings;
 
 /// A tree and the settings over it.
 struct Tree {
@@ -41,33 +41,9 @@ impl Tree {
             shown: self.at(shown),
             shown_by_settings: self.at(by_settings),
             caches: self.at(&["home/me/.npm"]),
-            ..nothing()
+            ..CommandSettings::default()
         };
         PrivateView::new(&settings, &self.at(roots))
-    }
-}
-
-fn nothing() -> CommandSettings {
-    CommandSettings {
-        helper: None,
-        levels: Vec::new(),
-        sessions: PathBuf::new(),
-        hidden: Vec::new(),
-        private: Vec::new(),
-        shown: Vec::new(),
-        shown_by_settings: Vec::new(),
-        caches: Vec::new(),
-        unprotected: Vec::new(),
-        network: false,
-        ask: AskCommands::Auto,
-        homes: Vec::new(),
-        env: Vec::new(),
-        activate: Vec::new(),
-        shell: None,
-        max_background: 1,
-        max_processes: 512,
-        limits: ProcessLimits::default(),
-        warn: None,
     }
 }
 

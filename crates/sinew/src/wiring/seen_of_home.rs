@@ -386,11 +386,11 @@ mod tests {
     fn files_that_git_includes_are_seen() {
         let dir = tempfile::tempdir().expect("a directory");
         let home = dir.path();
-        let text = "[includeIf \"gitdir:~/work/\"]\n\tpath = ~/.gitconfig-work\n[core]\nexcludesFile=~/ignored\n\
+        let text = "[includeIf \"gitdir:~/office/\"]\n\tpath = ~/.gitconfig-office\n[core]\nexcludesFile=~/ignored\n\
                     [include]\n path = ~/papers\n path = \"beside\"\n";
         std::fs::write(home.join(".gitconfig"), text).expect("a file");
         std::fs::create_dir(home.join("papers")).expect("a directory");
-        for name in [".gitconfig-work", "ignored", "beside"] {
+        for name in [".gitconfig-office", "ignored", "beside"] {
             std::fs::write(home.join(name), "").expect("a file");
         }
         let named = config_files(home, &[]);
@@ -399,7 +399,7 @@ mod tests {
             ".gitconfig",
             ".config/git/config",
             ".gitignore",
-            ".gitconfig-work",
+            ".gitconfig-office",
             "ignored",
             "beside",
         ];

@@ -17,9 +17,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sinew_guard::{
-    AskCommands, CommandSettings, Guard, GuardSettings, ProcessLimits, SandboxLevel,
-};
+use sinew_guard::{AskCommands, CommandSettings, Guard, GuardSettings};
 use sinew_tool::{Analysis, CommandLine, FileSettings, Shell};
 
 use super::fixture::{self, SECRET};
@@ -129,25 +127,10 @@ pub(crate) fn guarded(fixture: &Path) -> (Arc<Guard>, PathBuf) {
 pub(crate) fn guarded_with(fixture: &Path, files: FileSettings) -> (Arc<Guard>, PathBuf) {
     let root = fs::canonicalize(fixture.join("work")).unwrap();
     let commands = CommandSettings {
-        helper: None,
-        levels: SandboxLevel::OWN.to_vec(),
         sessions: fixture.join("sessions"),
-        hidden: Vec::new(),
-        private: Vec::new(),
-        shown: Vec::new(),
-        shown_by_settings: Vec::new(),
-        caches: Vec::new(),
-        unprotected: Vec::new(),
-        network: false,
         env: vec![("PATH".into(), PATH.into())],
-        activate: Vec::new(),
-        shell: None,
-        max_background: 4,
-        max_processes: 512,
-        limits: ProcessLimits::default(),
         ask: AskCommands::Always,
-        homes: Vec::new(),
-        warn: None,
+        ..CommandSettings::default()
     };
     let settings = GuardSettings {
         commands: Some(commands),
