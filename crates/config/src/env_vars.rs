@@ -54,6 +54,7 @@ pub const PROXIES: [&str; 8] = [
     "NO_PROXY",
 ];
 const SHELL: &str = "SHELL";
+const SSH_AUTH_SOCK: &str = "SSH_AUTH_SOCK";
 /// `--require-sandbox`.
 pub const REQUIRE_SANDBOX: &str = "SINEW_REQUIRE_SANDBOX";
 /// Variables that move a tool's cache out of the home directory.
@@ -126,6 +127,11 @@ pub fn of_server(name: &str) -> Option<String> {
 /// Returns the user's shell.
 pub fn shell() -> Option<PathBuf> {
     directory(SHELL)
+}
+
+/// Returns the socket of the user's SSH agent.
+pub fn ssh_agent() -> Option<PathBuf> {
+    directory(SSH_AUTH_SOCK).filter(|path| path.is_absolute())
 }
 
 /// Returns the cache directories of tools that variables name.

@@ -161,6 +161,7 @@ fn options_of(rule: &Rule) -> RuleOptions {
         paths,
         command,
         hosts,
+        needs: list(&when.needs.iter().map(ToString::to_string).collect::<Vec<_>>()),
         ..RuleOptions::default()
     }
 }

@@ -332,7 +332,11 @@ pub struct RuleOptions {
     /// Hosts by name; `*.` before a name stands for every name beneath it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Which of these calls are not meant, each by the same keys.
+    /// What commands may need beyond the sandbox, where the rule allows: `network`, `ssh-agent`, `read:/PATH` or
+    /// `write:/PATH`. It covers a command that needs something only if it names all of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Vec<String>>,
+    /// Which of these calls are not meant, each by the same keys, `needs` apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unless: Vec<ConditionOptions>,
     /// Why, in words for people.
@@ -426,6 +430,9 @@ pub struct ManagedOptions {
     /// Whether every command that is not a plain read asks; `true` keeps `run.ask` at `always`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commands_ask: Option<bool>,
+    /// Whether every command runs in a sandbox; `true` keeps `run.unsandboxed` at `deny`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_sandboxed: Option<bool>,
     /// Whether commands may be given the network; `false` keeps it closed, so none runs without a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,

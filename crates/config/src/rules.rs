@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sinew_guard::{
     CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside,
 };
-use sinew_tool::{Effects, Verdict, name_matches, shown, tool_matches};
+use sinew_tool::{Effects, Need, Verdict, name_matches, shown, tool_matches};
 
 use super::options::{ConditionOptions, RuleOptions};
 use super::{ConfigError, Layered, Options, ToolList, files, hosts, lines, url_policy};
@@ -24,7 +24,8 @@ fn read_one(key: &str, written: &RuleOptions) -> Result<Rule, ConfigError> {
             written.verdict.escape_debug()
         ))
     })?;
-    let when = condition(key, &written.when())?;
+    let mut when = condition(key, &written.when())?;
+    when.needs = needs(key, verdict, written)?;
     if verdict == Verdict::Allow && when == Condition::default() {
         return Err(ConfigError(format!(
             "`{key}` allows every call; `profile = \"full\"` says that, or name tools, effects, paths, \
@@ -55,6 +56,36 @@ fn read_one(key: &str, written: &RuleOptions) -> Result<Rule, ConfigError> {
         true => sinew_dialects::forbidden(tools),
         false => sinew_dialects::operations(tools),
     }))
+}
+
+/// Reads the needs that a rule allows.
+fn needs(key: &str, verdict: Verdict, written: &RuleOptions) -> Result<Vec<Need>, ConfigError> {
+    let Some(entries) = &written.needs else { return Ok(Vec::new()) };
+    let fail = |why: String| Err(ConfigError(format!("`{key}.needs` {why}")));
+    if verdict != Verdict::Allow {
+        return fail(String::from(
+            "is for rules that allow; one that denies or asks names `effects` or `paths`",
+        ));
+    }
+    if written.paths.is_some() || written.hosts.is_some() {
+        return fail(String::from("is for rules on commands, without `paths` and `hosts`"));
+    }
+    if entries.is_empty() {
+        return fail(String::from("is empty; leave it out or name some"));
+    }
+    let mut needs = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match Need::parse(entry) {
+            Ok(Need::Unsandboxed) => {
+                return fail(String::from(
+                    "cannot hold `unsandboxed`: each such command is asked about by itself",
+                ));
+            }
+            Ok(need) => needs.push(need),
+            Err(problem) => return fail(format!("cannot be used: {problem}")),
+        }
+    }
+    Ok(needs)
 }
 
 fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigError> {
@@ -108,6 +139,7 @@ fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigE
         effects: mask,
         agents: agents.clone().unwrap_or_default(),
         object,
+        needs: Vec::new(),
     })
 }
 
@@ -330,7 +362,7 @@ impl Layered {
 }
 
 /// Returns a rule in normal form, without the order of its lists or the aliases of tools.
-fn meant(rule: &RuleOptions) -> (ConditionOptions, Vec<ConditionOptions>) {
+fn meant(rule: &RuleOptions) -> (ConditionOptions, Option<Vec<String>>, Vec<ConditionOptions>) {
     let sorted = |list: &Option<Vec<String>>| {
         let mut list = list.clone()?;
         list.sort();
@@ -345,7 +377,7 @@ fn meant(rule: &RuleOptions) -> (ConditionOptions, Vec<ConditionOptions>) {
         command: when.command.clone(),
         hosts: sorted(&when.hosts),
     };
-    (one(&rule.when()), rule.unless.iter().map(one).collect())
+    (one(&rule.when()), sorted(&rule.needs), rule.unless.iter().map(one).collect())
 }
 
 /// The profile and rules of a file.

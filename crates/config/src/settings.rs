@@ -59,6 +59,10 @@ pub struct RunSettings {
     pub ask: AskCommands,
     /// Whether commands may reach the network.
     pub network: bool,
+    /// Whether no answer opens it to a command.
+    pub forbids_network: bool,
+    /// Whether no answer lets a command run without a sandbox.
+    pub forbids_unsandboxed: bool,
     /// Names of additional variables for commands.
     pub env: Vec<String>,
     /// Additional paths to hide from commands.
@@ -417,12 +421,17 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
     };
     let asks = AskCommands::ALL.map(|ask| (ask.as_str(), ask));
     let ask = word("run.ask", run.ask.as_ref(), &asks)?.unwrap_or_default();
+    let unsandboxed = [("ask", false), ("deny", true)];
+    let unsandboxed = word("run.unsandboxed", run.unsandboxed.as_ref(), &unsandboxed)?;
+    let managed = options.managed.as_ref();
     let limits = limits(&run)?;
     let activate = activate(&run)?;
     Ok(RunSettings {
         levels,
         ask,
         network: run.network.unwrap_or(false),
+        forbids_network: managed.is_some_and(|managed| managed.network == Some(false)),
+        forbids_unsandboxed: unsandboxed.unwrap_or_default(),
         env: run.env.unwrap_or_default(),
         hide: run.hide.unwrap_or_default(),
         show: run.show.unwrap_or_default(),

@@ -423,6 +423,7 @@ fn refusals_and_left_processes_are_reported() {
             what: String::from("192.0.2.1:443"),
             why: String::from("the network is closed"),
             grant: String::from("run.network = true"),
+            need: None,
             times: 2,
         };
         told.findings =

@@ -25,6 +25,7 @@ fn value(name: &str, property: &Value) -> Value {
         "integer" | "number" => json!(1),
         "boolean" => json!(true),
         "object" => json!({ "name": "value" }),
+        "array" if name == "needs" => json!(["network"]),
         "array" if property["items"]["type"] == "string" => json!(["cat"]),
         "array" => json!([Value::Object(example(&property["items"]))]),
         _ if ["patch", "input"].contains(&name) => {

@@ -93,6 +93,10 @@ impl ApprovalFingerprint {
                     parts.insert(format!("the program {name}"), state);
                 }
             }
+            for extra in &command.extra.paths {
+                let state = state_at(&extra.path);
+                parts.insert(format!("the path {}", extra.path.display()), state);
+            }
             for (what, value) in guard.surroundings(&command.cwd, contained.address()) {
                 parts.insert(what, value);
             }

@@ -42,9 +42,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sinew_tool::{
-    Access, Answer, Caller, Command, CommandTarget, Effects, Facts, FileKind, FileSettings,
-    FileState, FileTarget, HardLinks, Host, Kind, MessageClaim, NoMessages, NoNet, NoProcesses,
-    Position, Processes, Ruling, SearchClaim, Targets, ToolError, UrlClaim, Verdict, World,
+    Access, Answer, Caller, Command, CommandTarget, Effects, ExtraAccess, Facts, FileKind,
+    FileSettings, FileState, FileTarget, HardLinks, Host, Kind, MessageClaim, NoMessages, NoNet,
+    NoProcesses, Position, Processes, Ruling, SearchClaim, Targets, ToolError, UrlClaim, Verdict,
+    World,
 };
 
 use crate::approval_fingerprint::ApprovalFingerprint;
@@ -220,10 +221,19 @@ impl Contained {
         rules: &Rules,
         lookers: &[Case<'_>],
     ) -> Result<Self, ToolError> {
-        let place = self.targets.files.first().zip(self.places.first());
         let kept_out = Beneath::of_calls(&rules.rules, lookers);
-        let target = command::contain(&self.guard, command, place, &self.cwd, kept_out.as_ref())?;
-        Arc::make_mut(&mut self.targets).command = Some(target);
+        let paths = (self.targets.files.as_slice(), &*self.places);
+        let target = command::contain(&self.guard, command, paths, &self.cwd, kept_out.as_ref())?;
+        let targets = Arc::make_mut(&mut self.targets);
+        for file in targets.files.iter_mut().filter(|file| is_lent(file)) {
+            // Every command sees it.
+            if !target.extra.paths.iter().any(|extra| extra.path == file.path)
+                && file.position == Position::Outside
+            {
+                file.position = Position::Programs;
+            }
+        }
+        targets.command = Some(target);
         Ok(self)
     }
 
@@ -247,10 +257,11 @@ impl Contained {
     pub fn judge(self, case: &Case<'_>, rules: &Rules) -> Judged {
         let changes = self.targets.files.iter().any(|target| target.claim.access.changes());
         let mut effects = if changes { case.effects | Effects::CHANGE } else { case.effects };
-        if self.targets.command.is_some() {
+        if let Some(command) = &self.targets.command {
             effects = effects | Effects::EXECUTE;
             let commands = self.guard.shared.commands.as_ref();
-            if commands.is_some_and(|commands| commands.reach_network()) {
+            let reaches = commands.is_some_and(|commands| commands.reach_network());
+            if reaches || command.extra.network || command.extra.unsandboxed {
                 effects = effects | Effects::NETWORK;
             }
         }
@@ -433,7 +444,25 @@ impl Judged {
     /// Neither a client's confirmation, which sinew cannot see, nor an undo replaces that answer.
     pub fn wants_person(&self) -> bool {
         let Ruling { verdict, rule, origin, .. } = &self.ruling;
-        *verdict == Verdict::Ask && (*rule == PROTECTED || origin.is_some() || self.leaves_roots())
+        let needs_more = !self.extra().is_empty();
+        *verdict == Verdict::Ask
+            && (*rule == PROTECTED || origin.is_some() || needs_more || self.leaves_roots())
+    }
+
+    /// Returns what the command gets beyond its sandbox.
+    pub fn extra(&self) -> &ExtraAccess {
+        const NOTHING: &ExtraAccess = &ExtraAccess {
+            network: false,
+            ssh_agent: false,
+            unsandboxed: false,
+            paths: Vec::new(),
+        };
+        self.contained.targets.command.as_ref().map_or(NOTHING, |command| &command.extra)
+    }
+
+    /// Returns whether the command is to run without a sandbox. A standing yes does not cover that.
+    pub fn leaves_sandbox(&self) -> bool {
+        self.extra().unsandboxed
     }
 
     /// Returns whether a path of the call is outside the roots, and not among files of programs that it only reads.
@@ -441,10 +470,11 @@ impl Judged {
         self.contained.targets.files.iter().any(|file| file.position == Position::Outside)
     }
 
-    /// Returns the error of a call that asks for a path outside the roots, where no person can answer.
+    /// Returns the error of a call that asks for a path outside the roots, where no person can answer. One whose command
+    /// needs that path has another.
     pub fn outside_denied(&self) -> Option<ToolError> {
         let Contained { guard, targets, .. } = &self.contained;
-        guard.outside_denied(targets)
+        self.extra().is_empty().then(|| guard.outside_denied(targets)).flatten()
     }
 
     /// Clears the call if the ruling allows it.
@@ -470,6 +500,14 @@ impl Judged {
         };
         let CommandTarget { command, analysis, .. } = command;
         sinew_shell::loads_unnamed(&command.line, &analysis.commands, is_written)
+    }
+
+    /// Returns the error of a command whose only program is missing: no answer would let it run.
+    pub fn missing_program(&self) -> Option<ToolError> {
+        let CommandTarget { command, analysis, cwd, .. } =
+            self.contained.targets.command.as_ref()?;
+        let name = sinew_shell::sole_program(&command.line, analysis)?;
+        self.contained.guard.shared.commands.as_ref()?.missing(name, cwd, command.argument)
     }
 
     /// Takes the fingerprint of what the call would run, for a question.
@@ -505,7 +543,8 @@ impl Judged {
                 objects.push(Object::Command(arity::pattern(words)?));
             }
         }
-        for file in &targets.files {
+        // What a command needs is granted with its words.
+        for file in targets.files.iter().filter(|file| !is_lent(file)) {
             if !file.claim.access.changes() {
                 if file.position == Position::Outside {
                     objects.push(Object::Paths(match is_directory(&file.state) {
@@ -540,11 +579,14 @@ impl Judged {
             };
             let place = String::from("an answer");
             let origin = RuleOrigin { layer: Layer::Session, place };
-            let rule = Rule::new(
-                Verdict::Allow,
-                Condition { tools, object, agents: agents.clone(), ..Condition::default() },
-                origin,
-            );
+            let condition = Condition {
+                tools,
+                object,
+                agents: agents.clone(),
+                needs: self.extra().needs(),
+                ..Condition::default()
+            };
+            let rule = Rule::new(Verdict::Allow, condition, origin);
             if !rules.contains(&rule) {
                 rules.push(rule);
             }
@@ -596,7 +638,7 @@ impl Judged {
     pub fn can_be_granted(&self) -> bool {
         let asks = self.ruling.verdict == Verdict::Ask && self.ruling.origin.is_none();
         let never = [PROTECTED, "require_approval", "shell.terminal", command_pattern::UNCONTAINED];
-        asks && !never.contains(&self.ruling.rule)
+        asks && !never.contains(&self.ruling.rule) && !self.leaves_sandbox()
     }
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {
@@ -681,6 +723,11 @@ fn arm(target: &FileTarget, bound: bool, is_second: bool) -> Result<Option<Armed
 
 fn file_name(name: &CString) -> &OsStr {
     std::os::unix::ffi::OsStrExt::from_bytes(name.as_bytes())
+}
+
+/// Returns whether a path is one that the command of its call needs.
+fn is_lent(file: &FileTarget) -> bool {
+    matches!(file.claim.access, Access::Lend { .. })
 }
 
 fn is_directory(state: &FileState) -> bool {

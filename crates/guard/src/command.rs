@@ -3,26 +3,30 @@
 use std::path::{Path, PathBuf};
 
 use sinew_tool::{
-    Command, CommandLine, CommandTarget, FileError, FileState, FileTarget, Plain, ToolError,
-    Unclear,
+    Access, Command, CommandLine, CommandTarget, ExtraAccess, ExtraPath, FileError, FileState,
+    FileTarget, Kind, Need, Plain, Position, ToolError, Unclear,
 };
 
 use crate::guard::Guard;
 use sinew_fs::resolve::Place;
 use sinew_policy::rule::Beneath;
-use sinew_sandbox::no_helper;
+use sinew_sandbox::{Commands, no_helper};
 
 /// The longest argument that exec takes (`MAX_ARG_STRLEN`), in bytes with its NUL.
 const MAX_ARGUMENT: usize = 128 * 1024;
 
-/// Resolves a command. A plain command must not read `kept_out`.
+const NOT_GIVEN: &str = "repeat the call without that entry, or ask the user to run the command in a terminal of their own";
+
+/// Resolves a command with the paths of its call: the first is where it starts, the others are what it needs. A plain
+/// command must not read `kept_out`.
 pub(crate) fn contain(
     guard: &Guard,
     command: Command,
-    place: Option<(&FileTarget, &Place)>,
+    (files, places): (&[FileTarget], &[Place]),
     cwd: &Path,
     kept_out: Option<&Beneath>,
 ) -> Result<CommandTarget, ToolError> {
+    let place = files.first().zip(places.first());
     let cwd = match place {
         Some((target, place)) if place.is_directory() => target.path.clone(),
         Some((target, _)) => {
@@ -90,7 +94,52 @@ pub(crate) fn contain(
         Ok(_) => Vec::new(),
         Err(_) => guard.named_in(&command.line, &analysis.commands, &cwd, commands.unprotected()),
     };
-    Ok(CommandTarget { command, program, argv, cwd, analysis, named })
+    let extra = extra_access(guard, commands, &command, files)?;
+    Ok(CommandTarget { command, program, argv, cwd, analysis, named, extra })
+}
+
+/// Returns what a command needs that not every command has. Fails if no answer could give it.
+fn extra_access(
+    guard: &Guard,
+    commands: &Commands,
+    command: &Command,
+    files: &[FileTarget],
+) -> Result<ExtraAccess, ToolError> {
+    let mut extra = ExtraAccess::default();
+    let needs = command.needs.iter().flat_map(|needs| &needs.list);
+    for need in needs.filter(|need| !commands.is_given(need)) {
+        if let Some(why) = commands.never_given(need, guard.path_globs()) {
+            let message = format!("argument `needs`: no answer gives a command `{need}`: {why}");
+            return Err(ToolError::new(Kind::PolicyDenied, message).hint(NOT_GIVEN));
+        }
+        match need {
+            Need::Network => extra.network = true,
+            Need::SshAgent => extra.ssh_agent = true,
+            Need::Unsandboxed => extra.unsandboxed = true,
+            // They are claims of the call.
+            Need::Read(_) | Need::Write(_) => {}
+        }
+    }
+    for file in files {
+        let Access::Lend { is_writable } = file.claim.access else { continue };
+        let is_given = match file.position {
+            Position::Inside | Position::Programs => true,
+            Position::Outside => !is_writable && commands.shows(&file.path),
+        };
+        if is_given {
+            continue;
+        }
+        if commands.holds_private(&file.path) {
+            let message = "it is or contains a private directory; name a directory in it";
+            return Err(about("needs", ToolError::new(Kind::PathDenied, message)));
+        }
+        let identity = match &file.state {
+            FileState::Found(meta) => Some(meta.identity.of_file()),
+            FileState::Missing => None,
+        };
+        extra.paths.push(ExtraPath { path: file.path.clone(), is_writable, identity });
+    }
+    Ok(extra)
 }
 
 /// Returns the arguments with which `direnv exec` replaces itself by a program.

@@ -22,9 +22,14 @@ impl KeepsChanges for CommandCheckpoints {
         self.0.has_commands_under_way()
     }
 
-    fn begin(&self, caller: &Caller, roots: &[PathBuf]) -> io::Result<Box<dyn CommandUndo>> {
+    fn begin(
+        &self,
+        caller: &Caller,
+        roots: &[PathBuf],
+        beside: Vec<PathBuf>,
+    ) -> io::Result<Box<dyn CommandUndo>> {
         let mark = CallContext::of(caller, roots.to_vec(), None);
-        let draft = self.0.begin_command(mark).map_err(io::Error::other)?;
+        let draft = self.0.begin_command(mark, beside).map_err(io::Error::other)?;
         Ok(Box::new(OneCommand(draft)))
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum InTheWay<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MayLeave {
     None,
+    /// Those on what a command needs.
+    Lent,
     /// Those that read, search, make or edit one file or directory.
     Files,
     All,
@@ -48,7 +50,7 @@ fn leaves_alone(access: Access) -> bool {
         | Access::Write { .. }
         | Access::Edit { .. }
         | Access::Make => true,
-        Access::Inspect | Access::Remove | Access::Move => false,
+        Access::Inspect | Access::Remove | Access::Move | Access::Lend { .. } => false,
     }
 }
 
@@ -68,6 +70,17 @@ impl Guard {
         narrowed: Option<&[PathBuf]>,
     ) -> Result<Contained, ToolError> {
         let how = How { in_the_way: InTheWay::Refused, may_leave: MayLeave::Files };
+        self.contain_with(claims, cwd, narrowed, how)
+    }
+
+    /// Contains the paths of a call with a command, of which those that it needs may be outside the roots.
+    pub fn contain_command(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Contained, ToolError> {
+        let how = How { in_the_way: InTheWay::Refused, may_leave: MayLeave::Lent };
         self.contain_with(claims, cwd, narrowed, how)
     }
 
@@ -140,6 +153,9 @@ impl Guard {
             let earlier = at.checked_sub(1).and_then(|at| claims.get(at));
             let is_moved_to = earlier.is_some_and(|earlier| earlier.access == Access::Move);
             let how = match may_leave {
+                MayLeave::Lent if !matches!(claim.access, Access::Lend { .. }) => {
+                    How { may_leave: MayLeave::None, ..how }
+                }
                 MayLeave::Files if is_moved_to || !leaves_alone(claim.access) => {
                     How { may_leave: MayLeave::None, ..how }
                 }

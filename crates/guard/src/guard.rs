@@ -381,6 +381,11 @@ impl Guard {
         Judge { roots: &self.shared.roots, rules: &self.rules, beneath: None }
     }
 
+    /// Returns the path globs of the file tools.
+    pub(crate) fn path_globs(&self) -> &PathGlobs {
+        &self.globs
+    }
+
     /// Returns the checkpoints, if changes are recorded.
     pub(crate) fn kept(&self) -> Option<Arc<Checkpoints>> {
         self.shared.checkpoints.clone().filter(|_| self.files.checkpoint_before_mutation)

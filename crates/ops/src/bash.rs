@@ -15,8 +15,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use sinew_tool::{
     Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, ErrorBody,
-    Exit, Facts, FileSettings, Finished, Kind, Moved, News, Operation, Output, Param, ParamKind,
-    Preset, Reply, Row, RunOptions, Shaping, Shell, Targets, ToolError, WentBack, line_name,
+    Exit, Facts, FileSettings, Finished, Kind, Moved, Need, Needs, News, Operation, Output, Param,
+    ParamKind, Preset, Reply, Row, RunOptions, Shaping, Shell, Targets, ToolError, WentBack,
+    line_name,
 };
 
 use crate::{screen, waits};
@@ -29,6 +30,8 @@ pub const MAX_TIMEOUT_MS: i64 = 600_000;
 pub const LONGEST_TIMEOUT_MS: i64 = 1_800_000;
 /// How long a call waits for a background command that ends at once.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
+/// The most entries of `needs`.
+const MAX_NEEDS: usize = 16;
 /// The limits of shown output, in bytes and lines.
 const SHOWN: (usize, usize) = (50 * 1024, 2_000);
 
@@ -75,6 +78,15 @@ pub struct BashArgs {
     /// Whether it starts where the last command of the session ended.
     #[serde(default)]
     pub keeps_cwd: bool,
+    /// What the command needs beyond its sandbox; see [`Need`].
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// What for.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// Whether the vocabulary has arguments for both.
+    #[serde(default)]
+    pub may_need: bool,
     /// The programs that may run without a shell; empty means any.
     #[serde(default)]
     pub programs: Vec<String>,
@@ -106,6 +118,12 @@ impl BashArgs {
     /// Returns whether a shell runs it.
     fn has_shell(&self) -> bool {
         self.argv.is_none() && self.program.is_none()
+    }
+
+    /// Returns what it needs; entries that do not fit are refused before.
+    fn needs(&self) -> Needs {
+        let list = self.needs.iter().filter_map(|entry| Need::parse(entry).ok()).collect();
+        Needs { list, why: self.why.clone().unwrap_or_default() }
     }
 
     fn store_above(&self) -> (u64, u64) {
@@ -148,8 +166,19 @@ pub const NATIVE: Row<Bash> = Row {
         Param::optional("description", "description", ParamKind::String, ""),
         Param::optional("run_in_background", "background", ParamKind::Boolean, ""),
         Param::optional("raw", "raw", ParamKind::Boolean, "Keep colours"),
+        Param::optional(
+            "needs",
+            "needs",
+            ParamKind::Strings { min: 0 },
+            "Ask the user for `network`, `read:/PATH`, `write:/PATH`, `ssh-agent` or `unsandboxed`",
+        ),
+        Param::optional("why", "why", ParamKind::String, "Reason for needs"),
     ],
-    presets: &[("keeps_cwd", Preset::Bool(true)), ("merged", Preset::Bool(true))],
+    presets: &[
+        ("keeps_cwd", Preset::Bool(true)),
+        ("merged", Preset::Bool(true)),
+        ("may_need", Preset::Bool(true)),
+    ],
     bound: Bound::HARD,
     ..Row::shaped(shape)
 };
@@ -161,16 +190,41 @@ impl Operation for Bash {
     type Args = BashArgs;
     type Out = BashOut;
 
+    fn check(args: &BashArgs) -> Result<(), ToolError> {
+        if MAX_NEEDS < args.needs.len() {
+            let message = format!("holds {} entries; at most {MAX_NEEDS} count", args.needs.len());
+            return Err(ToolError::argument("needs", message));
+        }
+        for entry in &args.needs {
+            Need::parse(entry).map_err(|problem| {
+                ToolError::argument("needs", format!("does not fit: {problem}"))
+            })?;
+        }
+        let is_explained = args.why.as_ref().is_some_and(|why| !why.trim().is_empty());
+        match args.needs.is_empty() || is_explained {
+            true => Ok(()),
+            false => Err(ToolError::argument("why", "is missing beside `needs`")
+                .hint("say in a few words what the command needs them for; a person reads it")),
+        }
+    }
+
     fn claims(args: &BashArgs, _settings: &FileSettings) -> Vec<Claim> {
         let path = args.cwd.clone().filter(|cwd| !cwd.is_empty());
-        vec![Claim::new("cwd", path, Access::Search)]
+        let needs = args.needs().list;
+        let lent = needs.iter().filter_map(|need| {
+            let (path, is_writable) = need.path()?;
+            let path = Some(path.to_string_lossy().into_owned());
+            Some(Claim::new("needs", path, Access::Lend { is_writable }))
+        });
+        [Claim::new("cwd", path, Access::Search)].into_iter().chain(lent).collect()
     }
 
     fn command(args: &BashArgs) -> Option<Command> {
         let (argument, line) = args.line();
         let programs = args.programs.clone();
         let keeps_cwd = args.keeps_cwd;
-        Some(Command { argument, line, keeps_cwd, has_terminal: false, programs })
+        let needs = args.may_need.then(|| args.needs());
+        Some(Command { argument, line, keeps_cwd, has_terminal: false, programs, needs })
     }
 
     fn cost(_args: &BashArgs, _targets: &Targets) -> Cost {

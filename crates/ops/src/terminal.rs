@@ -201,6 +201,7 @@ impl Operation for Terminal {
             keeps_cwd: true,
             has_terminal: true,
             programs: Vec::new(),
+            needs: None,
         })
     }
 

@@ -102,6 +102,8 @@ pub const SANDBOXED: &str = "profile.sandboxed";
 pub const UNDO: &str = "undo";
 /// The rule that asks for paths outside the roots.
 pub const OUTSIDE: &str = "outside";
+/// The rule that asks for what a command needs beyond its sandbox.
+pub const NEEDS: &str = "needs";
 /// The rule that asks for names that other programs act on.
 pub const PROTECTED: &str = "protected";
 
@@ -213,7 +215,7 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     if let Some(allowed) = rule::allowed(&rules.rules, case, targets) {
         return allowed;
     }
-    if let Some(asks) = outside(targets) {
+    if let Some(asks) = needing(targets).or_else(|| outside(targets)) {
         return asks;
     }
     if case.effects.only_observes() {
@@ -281,8 +283,7 @@ pub fn in_sandbox(
         && !rules.require_approval
         && ruling.verdict == Verdict::Ask
         && ruling.origin.is_none()
-        && ruling.rule != PROTECTED
-        && ruling.rule != command_pattern::UNCONTAINED
+        && ![PROTECTED, NEEDS, command_pattern::UNCONTAINED].contains(&ruling.rule)
         && !command.command.has_terminal
         && (Effects::OBSERVE | Effects::CHANGE | Effects::EXECUTE).contains(effects);
     let why = "the profile `sandboxed` allows commands that their sandbox contains";
@@ -302,10 +303,18 @@ pub fn may_run_undone(ruling: &Ruling, targets: &Targets, effects: Effects, rule
     ruling.verdict == Verdict::Ask
         && ruling.origin.is_none()
         && !rules.require_approval
-        && ![PROTECTED, OUTSIDE, command_pattern::UNCONTAINED].contains(&ruling.rule)
+        && ![PROTECTED, NEEDS, OUTSIDE, command_pattern::UNCONTAINED].contains(&ruling.rule)
         && targets.command.as_ref().is_none_or(|command| !command.command.has_terminal)
         && targets.hosts.is_empty()
         && possible.contains(effects)
+}
+
+/// Returns the question about what a command needs beyond its sandbox, if it needs something.
+fn needing(targets: &Targets) -> Option<Ruling> {
+    let command = targets.command.as_ref().filter(|command| !command.extra.is_empty())?;
+    let needs: Vec<String> = command.extra.needs().iter().map(|need| format!("`{need}`")).collect();
+    let why = format!("the command needs {}, which always asks", needs.join(", "));
+    Some(ruling(Verdict::Ask, NEEDS, why))
 }
 
 /// Returns the question about the first path outside the roots, if there is one.

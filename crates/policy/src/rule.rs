@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sinew_tool::{
-    Access, Analysis, CommandList, Effects, FileKind, FileTarget, Host, Piece, Position, Ruling,
-    Targets, Verdict, agents, name_matches, tool_matches,
+    Access, Analysis, CommandList, Effects, FileKind, FileTarget, Host, Need, Piece, Position,
+    Ruling, Targets, Verdict, agents, name_matches, tool_matches,
 };
 
 use crate::globs::{self, Globs, RuleError, Written};
@@ -146,6 +146,9 @@ pub struct Condition {
     pub agents: Vec<String>,
     /// The part of the call that must match.
     pub object: Object,
+    /// What its command may need beyond its sandbox, where the rule allows: it covers a command that needs something only
+    /// if it names all of that.
+    pub needs: Vec<Need>,
 }
 
 impl Condition {
@@ -201,6 +204,10 @@ impl fmt::Display for Condition {
             },
             paths,
             hosts,
+            match self.needs.as_slice() {
+                [] => String::new(),
+                needs => format!("with needs {}", in_list(needs)),
+            },
         ];
         let parts: Vec<&str> =
             parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
@@ -458,8 +465,8 @@ fn is_among(patterns: &[HostPattern], host: &Host, if_unknown: bool) -> bool {
     patterns.iter().any(|pattern| pattern.means(host, if_unknown))
 }
 
-fn in_list(patterns: &[HostPattern]) -> String {
-    let shown: Vec<String> = patterns.iter().map(HostPattern::to_string).collect();
+fn in_list(patterns: &[impl ToString]) -> String {
+    let shown: Vec<String> = patterns.iter().map(ToString::to_string).collect();
     shown.join("|")
 }
 
@@ -539,10 +546,16 @@ pub fn covering<'r>(
     if analysis.is_some_and(is_uncontained) {
         return None;
     }
+    let needs = targets.command.as_ref().map(|command| command.extra.needs()).unwrap_or_default();
+    if !needs.is_empty() {
+        return covering_needs(&allowing, &needs, case, targets);
+    }
     let leaves = |file: &FileTarget| file.position == Position::Outside;
     // A rule on calls as such means paths beneath the roots.
     let is_inside = !targets.files.iter().any(leaves);
-    if let Some(rule) = allowing.iter().find(|rule| rule.when.object == Object::Call)
+    let is_of_calls =
+        |rule: &&&Rule| rule.when.object == Object::Call && rule.when.needs.is_empty();
+    if let Some(rule) = allowing.iter().find(is_of_calls)
         && is_inside
     {
         return Some(rule);
@@ -573,6 +586,30 @@ pub fn covering<'r>(
     }
     // No rule covers effects beyond the named objects.
     covered.first().copied().filter(|_| Effects::OBSERVE.contains(left))
+}
+
+/// Returns the first of the allowing rules that cover a command with needs: each names all of them.
+fn covering_needs<'r>(
+    allowing: &[&'r Rule],
+    needs: &[Need],
+    case: &Case<'_>,
+    targets: &Targets,
+) -> Option<&'r Rule> {
+    let names = |rule: &&&Rule| {
+        needs.iter().all(|need| rule.when.needs.iter().any(|named| named.covers(need)))
+    };
+    let naming: Vec<&Rule> = allowing.iter().filter(names).copied().collect();
+    let command = targets.command.as_ref()?;
+    let known = || command.analysis.segments.iter().map(|part| &part.words);
+    let all: Vec<_> = match (&command.analysis.plain, &command.analysis.rest) {
+        (Ok(_), _) => known().collect(),
+        (Err(_), rest) => rest.as_ref()?.iter().collect(),
+    };
+    let mut covering = all.into_iter().map(|words| {
+        naming.iter().find(|rule| rule.covers(case, words) || rule.when.object == Object::Call)
+    });
+    let first = covering.next()??;
+    covering.all(|rule| rule.is_some()).then_some(first)
 }
 
 /// Returns whether the command runs without a sandbox: then it asks, whatever a rule says.

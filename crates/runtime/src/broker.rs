@@ -1,21 +1,20 @@
 //! Sends approval questions to approvers and settles them.
 //!
-//! - All approvers of a session get a question at once; the first answer counts, the rest are dropped.
+//! - All approvers of a session get a question at once, also those that arrive later; the first answer counts, the rest are
+//!   dropped.
 //! - An equal pending question is not asked again; it gets the same answer.
 //! - An answer with a wider scope settles all pending questions of the session that it covers.
 //! - Pending questions end unanswered with the process.
 
-use std::collections::HashMap;
-use std::future::poll_fn;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use sinew_tool::sync::{lock, read, write};
-use sinew_tool::{Answer, Approver, BoxFuture, Filled, Form, Question, Scope};
+use sinew_tool::{Answer, Approver, Filled, Form, Question, Scope};
 use tokio::sync::watch;
 
 /// The most sessions with a question counter.
@@ -48,6 +47,8 @@ pub(crate) struct Broker {
     next: AtomicU64,
     /// Wakes pending questions when a grant may cover them.
     granted: watch::Sender<u64>,
+    /// Wakes pending questions when an approver arrives.
+    arrived: watch::Sender<u64>,
 }
 
 impl Broker {
@@ -59,13 +60,15 @@ impl Broker {
             n_asked: Mutex::default(),
             next: AtomicU64::new(next),
             granted: watch::Sender::new(0),
+            arrived: watch::Sender::new(0),
         }
     }
 
-    /// Adds an approver; returns its id for [`Broker::remove`].
+    /// Adds an approver, which gets the questions that wait too; returns its id for [`Broker::remove`].
     pub(crate) fn add(&self, approver: Arc<dyn Approver>) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         write(&self.approvers).push((id, approver));
+        self.arrived.send_modify(|n| *n += 1);
         id
     }
 
@@ -77,9 +80,14 @@ impl Broker {
 
     /// Returns the approvers of a call.
     pub(crate) fn approvers(&self, session: &str, call_id: &str) -> Vec<Arc<dyn Approver>> {
+        self.numbered(session, call_id).into_iter().map(|(_, approver)| approver).collect()
+    }
+
+    /// Returns the approvers of a call with their ids.
+    fn numbered(&self, session: &str, call_id: &str) -> Vec<(u64, Arc<dyn Approver>)> {
         let approvers = read(&self.approvers);
         let serving = approvers.iter().filter(|(_, approver)| approver.serves(session, call_id));
-        serving.map(|(_, approver)| Arc::clone(approver)).collect()
+        serving.cloned().collect()
     }
 
     pub(crate) fn shows_forms(&self) -> bool {
@@ -148,16 +156,41 @@ impl Broker {
         about: &About<'_>,
         question: impl Fn(u64, String) -> Question,
     ) -> Settled {
-        let approvers = self.approvers(about.session, about.call_id);
         let n_asked = self.count(about.session);
         let id = format!("q{}", self.next.fetch_add(1, Ordering::Relaxed));
         let question = question(n_asked, id);
-        let answered = first_answer(&approvers, &question);
+        let answered = self.first_answer(&question, about);
         let settled = tokio::time::timeout(about.timeout, answered)
             .await
             .unwrap_or(Settled { answer: Answer::TimedOut, by: None });
         first.tell.send_replace(Some(settled.clone()));
         settled
+    }
+
+    /// Asks all approvers at once, and those that arrive later; returns the first answer, [`Answer::Gone`] if no approver is
+    /// left.
+    async fn first_answer(&self, question: &Question, about: &About<'_>) -> Settled {
+        let mut arrived = self.arrived.subscribe();
+        let mut known = HashSet::new();
+        let mut asked = FuturesUnordered::new();
+        loop {
+            for (id, approver) in self.numbered(about.session, about.call_id) {
+                if known.insert(id) {
+                    asked.push(ask(approver, question.clone()));
+                }
+            }
+            let answered = tokio::select! {
+                biased;
+                answered = asked.next() => answered,
+                Ok(()) = arrived.changed() => continue,
+            };
+            let Some(settled) = answered else {
+                return Settled { answer: Answer::Gone, by: None };
+            };
+            if !matches!(settled.answer, Answer::Gone | Answer::TimedOut) {
+                return settled;
+            }
+        }
     }
 
     /// Shows a form to every approver that shows forms; the first answer counts.
@@ -223,40 +256,15 @@ impl Drop for First<'_> {
     }
 }
 
-/// Asks all approvers at once and returns the first answer, [`Answer::Gone`] if no approver is left.
-async fn first_answer(approvers: &[Arc<dyn Approver>], question: &Question) -> Settled {
-    let mut asked: Vec<(&'static str, bool, BoxFuture<'_, Answer>)> = approvers
-        .iter()
-        .map(|approver| {
-            let mut question = question.clone();
-            if !approver.may_grant() {
-                question.covers.clear();
-            }
-            (approver.name(), approver.may_grant(), approver.ask(question))
-        })
-        .collect();
-    poll_fn(|context| {
-        let mut at = 0;
-        while let Some((name, may_grant, answer)) = asked.get_mut(at) {
-            match answer.as_mut().poll(context) {
-                Poll::Pending => at += 1,
-                Poll::Ready(Answer::Gone | Answer::TimedOut) => drop(asked.swap_remove(at)),
-                Poll::Ready(answer) => {
-                    let offered = |scope: Scope| {
-                        *may_grant && question.covers.iter().any(|cover| cover.scope == scope)
-                    };
-                    let answer = match answer {
-                        Answer::Yes(scope) if !offered(scope) => Answer::Yes(Scope::Call),
-                        answer => answer,
-                    };
-                    return Poll::Ready(Settled { answer, by: Some(*name) });
-                }
-            }
-        }
-        match asked.is_empty() {
-            true => Poll::Ready(Settled { answer: Answer::Gone, by: None }),
-            false => Poll::Pending,
-        }
-    })
-    .await
+/// Asks one approver. A scope that was not offered counts as a yes to the call alone.
+async fn ask(approver: Arc<dyn Approver>, mut question: Question) -> Settled {
+    if !approver.may_grant() {
+        question.covers.clear();
+    }
+    let offered: Vec<Scope> = question.covers.iter().map(|cover| cover.scope).collect();
+    let answer = match approver.ask(question).await {
+        Answer::Yes(scope) if !offered.contains(&scope) => Answer::Yes(Scope::Call),
+        answer => answer,
+    };
+    Settled { answer, by: Some(approver.name()) }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use sinew_tool::{
-    Access, Answer, CommandLine, CommandTarget, FileState, FileTarget, Form, Host, Position,
-    Question, Scope, Targets, UndoCover, shown,
+    Access, Answer, CommandLine, CommandTarget, ExtraAccess, FileState, FileTarget, Form, Host,
+    Position, Question, Scope, Targets, UndoCover, shown,
 };
 
 /// How much of an argument is shown, in bytes.
@@ -29,6 +29,8 @@ pub fn form_words(form: &Form) -> String {
 
 /// The longest text of a command that is shown in the second line of a question, in bytes.
 pub const MAX_SHOWN_COMMAND: usize = 200;
+/// The longest reason of the model that is shown there, in bytes.
+const MAX_WHY: usize = 160;
 /// The longest object of a question that is shown in its first lines, in bytes.
 const MAX_OBJECT: usize = 300;
 
@@ -97,11 +99,13 @@ fn headline(question: &Question) -> String {
         return match command.named.as_slice() {
             _ if !is_contained => String::from("Run WITHOUT a sandbox"),
             _ if opens => String::from("Open a terminal, where later input runs unasked"),
+            [] if !command.extra.is_empty() => with_extra(&command.extra),
             [] if question.effects.contains(&"network") => {
                 String::from("Run with the network open")
             }
             [] => String::from("Run this command"),
-            named => format!("Change {}", named.join(" and ")),
+            named if command.extra.is_empty() => format!("Change {}", named.join(" and ")),
+            named => format!("Change {}; {}", named.join(" and "), with_extra(&command.extra)),
         };
     }
     let named = urls.iter().map(|url| &url.host).chain(hosts).map(Host::to_string).next();
@@ -145,6 +149,33 @@ fn headline(question: &Question) -> String {
         many => format!("Change {} paths", many.len()),
     };
     format!("{does}{place}")
+}
+
+/// Returns the headline of a command with extra access.
+fn with_extra(extra: &ExtraAccess) -> String {
+    let names = |is_writable: bool| {
+        let of = extra.paths.iter().filter(|path| path.is_writable == is_writable);
+        let names: Vec<_> = of.map(|extra| extra.path.file_name().unwrap_or_default()).collect();
+        match names.as_slice() {
+            [] => None,
+            [one] => Some(one.to_string_lossy().into_owned()),
+            many => Some(format!("{} paths", many.len())),
+        }
+    };
+    let with = match (extra.network, extra.ssh_agent) {
+        (true, true) => " with the network open and your SSH agent",
+        (true, false) => " with the network open",
+        (false, true) => " with your SSH agent",
+        (false, false) => "",
+    };
+    let does: Vec<String> = [("change", names(true)), ("read", names(false))]
+        .into_iter()
+        .filter_map(|(does, names)| Some(format!("{does} {}", names?)))
+        .collect();
+    match does.as_slice() {
+        [] => format!("Run{with}"),
+        does => format!("Let a command{with} {} outside the project", does.join(" and ")),
+    }
 }
 
 /// Returns the second line of a question, and whether it shows all of its object.
@@ -192,11 +223,16 @@ fn object(question: &Question) -> (String, bool) {
 fn circumstances(question: &Question) -> String {
     let Targets { command, files, .. } = &question.targets;
     let mut all = Vec::new();
-    if command.is_some() {
+    if let Some(command) = command {
         all.extend(question.sandbox.as_ref().map(|sandbox| format!("sandbox: {sandbox}")));
+        let extra = &command.extra;
         match question.effects.contains(&"network") {
+            _ if extra.unsandboxed => all.push(String::from("it can change anything you can")),
             true => all.push(String::from("it can send project files anywhere")),
             false => all.push(String::from("no network")),
+        }
+        if extra.ssh_agent {
+            all.push(String::from("it can sign and log in as you"));
         }
     }
     let shows =
@@ -217,12 +253,25 @@ fn circumstances(question: &Question) -> String {
     }
     match question.undo {
         UndoCover::All => all.push(String::from("undo covers it")),
+        UndoCover::Most if question.effects.contains(&"network") => {
+            all.push(String::from("undo covers files, not what it sends"));
+        }
         UndoCover::Most => all.push(String::from("undo covers it, up to its limits")),
         UndoCover::None => {}
     }
     // Names that a caller can choose come last.
     if let Some(command) = command {
+        for extra in &command.extra.paths {
+            let does = if extra.is_writable { "it may change" } else { "it may read" };
+            all.push(format!("{does} {}", named(&extra.path)));
+        }
         all.push(format!("in {}", named(&command.cwd)));
+        let why = command.needs().map_or("", |needs| needs.why.trim());
+        if !why.is_empty() {
+            let shown = why.get(..why.floor_char_boundary(MAX_WHY)).unwrap_or_default();
+            let more = if shown.len() < why.len() { " …" } else { "" };
+            all.push(format!("the model says: {shown:?}{more}"));
+        }
     }
     all.extend(question.agent.as_ref().map(|agent| format!("for the agent {agent}")));
     if all.is_empty() {
@@ -439,6 +488,10 @@ pub fn to_json(question: &Question) -> Value {
         "segments": targets.command.as_ref().map(|command| &command.analysis.segments),
         "program": targets.command.as_ref().map(|command| command.program.to_string_lossy()),
         "cwd": targets.command.as_ref().map(|command| command.cwd.to_string_lossy()),
+        "needs": targets.command.as_ref().map(|command| {
+            command.extra.needs().iter().map(ToString::to_string).collect::<Vec<_>>()
+        }),
+        "needed_for": targets.command.as_ref().and_then(|command| Some(&command.needs()?.why)),
         "protected": targets.command.as_ref().map(|command| &command.named),
         "arguments": question.arguments,
         "is_open": question.is_open,
@@ -609,6 +662,7 @@ mod tests {
             keeps_cwd: false,
             has_terminal: false,
             programs: Vec::new(),
+            needs: None,
         };
         let segment = |text: &str| Segment { text: text.to_owned(), words: Vec::new() };
         let analysis = Analysis {
@@ -625,6 +679,7 @@ mod tests {
             cwd: "/w".into(),
             analysis,
             named: Vec::new(),
+            extra: ExtraAccess::default(),
         };
         let asked = |target: CommandTarget| Question {
             effects: vec!["execute"],

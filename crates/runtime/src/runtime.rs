@@ -277,8 +277,14 @@ impl Runtime {
             CommandLine::Shell(..) => "command",
             CommandLine::Argv(_) => "argv",
         };
-        let command =
-            Command { argument, line, keeps_cwd: false, has_terminal: false, programs: Vec::new() };
+        let command = Command {
+            argument,
+            line,
+            keeps_cwd: false,
+            has_terminal: false,
+            programs: Vec::new(),
+            needs: None,
+        };
         let claim = Claim::new("cwd", None, Access::Search);
         let looks = catalogs.first().into_iter().flat_map(|catalog| catalog.lookers.iter());
         let looks = looks.map(|looker| looker.case(None));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use sinew_guard::{AskCommands, CommandSettings, Layer, Profile, Rule, RuleOrigin, Rules};
 use sinew_runtime::{Approvals, Asking, CallOptions};
-use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply, Request, Scope};
+use sinew_tool::{Answer, Approver, BoxFuture, CommandLine, Kind, Question, Reply, Request, Scope};
 
 use crate::deeds::{Bench, TAKING_TURNS, text};
 
@@ -457,6 +457,33 @@ async fn whoever_is_gone_has_not_said_yes() {
     }
 }
 
+/// A question that waits reaches an approver who arrives; the others are not asked twice.
+#[tokio::test]
+async fn waiting_question_reaches_later_approver() {
+    let silent = Person::new(None);
+    let asking = Asking {
+        timeout: Duration::from_secs(20),
+        ..asking(Approvals::Auto, Some(silent.clone()))
+    };
+    let bench = Bench::new(|b| b.asking(asking));
+    for (answer, error) in
+        [(Answer::No(None), Some(Kind::ApprovalDenied)), (Answer::Yes(Scope::Call), None)]
+    {
+        let late = Person::new(Some(answer));
+        let arrives = async {
+            while silent.asked.lock().expect("unpoisoned").is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            bench.runtime.add_approver(late.clone())
+        };
+        let (reply, attached) = tokio::join!(put(&bench), arrives);
+        assert_eq!(reply.error.map(|error| error.kind), error);
+        assert_eq!(late.asked.lock().expect("unpoisoned").len(), 1);
+        assert_eq!(std::mem::take(&mut *silent.asked.lock().expect("unpoisoned")).len(), 1);
+        drop(attached);
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_is_taken_back_does_not_run_whatever_is_answered() {
     for _ in 0..5 {
@@ -512,9 +539,14 @@ async fn whoever_waits_for_a_question_that_is_taken_back_puts_it_again() {
 #[tokio::test]
 async fn an_answer_for_more_settles_what_waits() {
     // The first question is answered for the session, and the others get no answer.
-    let wait: fn(&Question) -> Duration = |question| match question.n_asked {
-        1 => Duration::from_millis(40),
-        _ => Duration::from_secs(60),
+    let wait: fn(&Question) -> Duration = |question| {
+        let command = question.targets.command.as_ref().map(|command| &command.command.line);
+        match command {
+            Some(CommandLine::Shell(_, text)) if text == "git commit -m a" => {
+                Duration::from_millis(40)
+            }
+            _ => Duration::from_secs(60),
+        }
     };
     let racer = Arc::new(Racer { wait, ..Racer::new("one", |_| Answer::Yes(Scope::Session)) });
     let bench = Bench::new(|builder| {

@@ -94,6 +94,7 @@ impl Operation for Begin {
             keeps_cwd: false,
             has_terminal: false,
             programs: Vec::new(),
+            needs: None,
         })
     }
 

@@ -52,8 +52,11 @@ pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::
         view.bind("--bind", &temporary, place);
     }
     policy.writable.iter().for_each(|root| view.bind("--bind", root, root));
+    let read = policy.extra.iter().filter(|extra| !extra.is_writable).map(|extra| &extra.path);
+    read.clone().for_each(|path| view.bind("--ro-bind", path, path));
     view.bind("--ro-bind", &helper, Path::new(HELPER_AT));
-    let outside = |socket: &PathBuf| !policy.writable.iter().any(|root| socket.starts_with(root));
+    let given: Vec<_> = policy.writable.iter().chain(read).collect();
+    let outside = |socket: &PathBuf| !given.iter().any(|given| socket.starts_with(given));
     for path in sockets().into_iter().filter(outside).chain(policy.hidden.iter().cloned()) {
         view.hide(&path, policy);
     }

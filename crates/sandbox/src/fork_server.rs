@@ -18,7 +18,7 @@ use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
 use super::process_tree::ProcessTree;
 use super::sandbox::Sandbox;
 use super::supervisor;
-use super::wire::{self, Outside, Policy, Ready, Refusal, Report, SpawnRequest};
+use super::wire::{self, Join, JoinHandles, Outside, Policy, Ready, Refusal, Report, SpawnRequest};
 use crate::spawn::{self, Side};
 
 /// How many supervisors serve more than one command.
@@ -44,14 +44,23 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
     // Orphans of a dead supervisor become children of this process instead of leaving the session.
     set_child_subreaper(Some(getpid()))?;
     let outside = match policy.keeps_changes {
-        true => Some(Outside::receive(&line, policy.writable.len())?),
+        true => Some(Outside::receive(&line, policy.kept_at.len())?),
         false => None,
     };
-    let sandbox = match Sandbox::enter(&policy, outside) {
+    let joined = match policy.join {
+        Join::Other => Some(JoinHandles::receive(&line)?),
+        Join::Alone | Join::Open => None,
+    };
+    let mut sandbox = match Sandbox::enter(&policy, outside, joined) {
         Ok(sandbox) => sandbox,
         Err(shortfall) => return wire::send(&line, &Ready::Err(shortfall), &[]),
     };
-    wire::send(&line, &Ready::Ok(sandbox.missing().to_vec()), &[])?;
+    let joinable = sandbox.take_joinable();
+    let is_joinable = joinable.is_some();
+    wire::send(&line, &Ready::Ok((sandbox.missing().to_vec(), is_joinable)), &[])?;
+    if let Some(joinable) = joinable {
+        joinable.send(&line)?;
+    }
     let mut supervisors = Supervisors::new(&sandbox)?;
     // Whether a request came while there was no supervisor for it.
     let mut is_late = false;

@@ -15,6 +15,7 @@ mod capture;
 mod cgroup;
 mod environment;
 mod exec_child;
+mod extended;
 mod fork_server;
 mod input_queue;
 mod kept;
@@ -27,6 +28,7 @@ mod private;
 mod process_tree;
 mod programs;
 mod rebuilt_dirs;
+mod refusal;
 mod run;
 mod sandbox;
 mod sandbox_level;
@@ -56,11 +58,13 @@ use std::time::Duration;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Caller, CommandChanges, Contained, Kind, Ledger, SandboxFindings, Size, ToolError, line_name,
+    Caller, CommandChanges, Contained, ExtraAccess, Kind, Ledger, Need, SandboxFindings, Size,
+    ToolError, line_name,
 };
 
 use background::{EndLedger, InBackground};
 use capture::{Became, Captured, RequestedCommand};
+use extended::{Extended, SSH_AGENT};
 use private::PrivateView;
 use session::{NoSession, Session};
 use session_cwd::SessionCwds;
@@ -68,7 +72,7 @@ use sinew_policy::command_rules::CommandRules;
 use sinew_policy::protected::{executed_member, protected_at};
 use sinew_policy::rules::{PathGlobs, own_at};
 use terminal::{Pty, Tty};
-use wire::{End, Policy, SpawnRequest};
+use wire::{End, Join, Policy, SpawnRequest};
 
 pub use activate::Activate;
 pub use environment::environment;
@@ -145,6 +149,10 @@ pub struct Job {
     pub(crate) must_undo: bool,
     pub globs: Arc<PathGlobs>,
     pub(crate) caller: Caller,
+    /// What it gets beyond its sandbox.
+    pub(crate) extra: ExtraAccess,
+    /// Whether its call can ask for that.
+    pub(crate) may_need: bool,
 }
 
 /// The commands of a guard, by session.
@@ -161,6 +169,8 @@ pub struct Commands {
     program_dirs: Vec<PathBuf>,
     /// By session name and path globs: only vocabularies with the same globs share a session.
     sessions: Mutex<Sessions>,
+    /// Those with extra access, each for one command.
+    extended: Mutex<Extended>,
     session_cwds: SessionCwds,
     background: Mutex<HashMap<String, InBackground>>,
     /// The sub-agents that ended, by their addresses: none of their commands begins any more.
@@ -178,6 +188,7 @@ struct Running {
     ordered: RequestedCommand,
     timeout: Option<Duration>,
     tty: Option<Tty>,
+    may_need: bool,
     /// What keeps its changes, or why that failed; `None` if they are not to be kept.
     undo: Option<io::Result<Box<dyn CommandUndo>>>,
 }
@@ -216,6 +227,7 @@ impl Commands {
             writable,
             keeper,
             sessions: Mutex::default(),
+            extended: Mutex::default(),
             session_cwds: SessionCwds::default(),
             background: Mutex::default(),
             ended: Mutex::default(),
@@ -265,11 +277,18 @@ impl Commands {
 
     /// Requests a command of a session; opens the session if needed.
     fn order(&self, session: &str, job: Job) -> Result<Running, ToolError> {
-        self.order_of(self.session(session, &job.globs)?, job)
+        let opened = match job.extra.is_empty() {
+            true => self.session(session, &job.globs),
+            false => self.extended(session, &job.globs, &job.extra),
+        };
+        self.order_of(opened?, job)
     }
 
     /// Requests a command without waiting if its session is open; otherwise returns the job.
     fn order_at_once(&self, session: &str, job: Job) -> AtOnce {
+        if !job.extra.is_empty() {
+            return AtOnce::Not(Box::new(job));
+        }
         // Another call may hold the lock while it opens one.
         let sessions = self.sessions.try_lock().ok();
         let is_busy = self.keeper.as_ref().is_some_and(|keeper| keeper.is_busy());
@@ -284,6 +303,10 @@ impl Commands {
     fn order_of(&self, session: Arc<Session>, job: Job) -> Result<Running, ToolError> {
         let mut env = job.env;
         session.set_temporary_directory(&mut env);
+        if let Some(socket) = self.settings.ssh_agent.as_ref().filter(|_| job.extra.ssh_agent) {
+            env.retain(|(name, _)| name != SSH_AGENT);
+            env.push((SSH_AGENT.into(), real_or_same(socket).into()));
+        }
         let order = SpawnRequest {
             program: job.program,
             argv: job.argv,
@@ -299,7 +322,9 @@ impl Commands {
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
         let keeper = self.keeper.as_ref().filter(|_| session.keeps_changes);
-        let undo = keeper.map(|keeper| keeper.begin(&job.caller, &self.writable));
+        let beside = || job.extra.paths.iter().filter(|extra| extra.is_writable);
+        let beside = || beside().map(|extra| extended::kept_at(&extra.path)).collect();
+        let undo = keeper.map(|keeper| keeper.begin(&job.caller, &self.writable, beside()));
         let keeps = undo.as_ref().and_then(|undo| undo.as_deref().ok());
         if job.must_undo && keeps.is_none() {
             return Err(unasked::not_kept(undo.and_then(Result::err)));
@@ -313,20 +338,21 @@ impl Commands {
             None => (session.order(&order, stdin, job.merged, keeps), None),
         };
         let ordered = ordered.map_err(broken)?;
-        Ok(Running { session, ordered, timeout: job.timeout, tty, undo })
+        let may_need = job.may_need;
+        Ok(Running { session, ordered, timeout: job.timeout, tty, may_need, undo })
     }
 
     fn containment(&self, session: &Session) -> Contained {
         Contained {
             level: session.level.as_str(),
             missing: session.missing.iter().map(|one| one.what.clone()).collect(),
-            network: self.settings.network || session.level == SandboxLevel::None,
+            network: session.network,
         }
     }
 
-    /// Takes the findings out of the captured output, in words. That of a Unix datagram socket is reported only
-    /// if the command failed: many programs go on without one.
-    fn findings(&self, captured: &mut Captured, level: &str) -> SandboxFindings {
+    /// Takes the findings out of the captured output, in words: what a call may need is named if it can. That of a Unix
+    /// datagram socket is reported only if the command failed: many programs go on without one.
+    fn findings(&self, captured: &mut Captured, level: &str, may_need: bool) -> SandboxFindings {
         let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });
         let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
         let home = home.map(|(_, home)| Path::new(home));
@@ -334,9 +360,13 @@ impl Commands {
         let wire::Findings { listed, n_more, changed, later, links, .. } = found;
         let tells = |refused: &wire::Refused| !succeeded || *refused != wire::Refused::Datagrams;
         let listed = listed.into_iter().filter(|(refused, _)| tells(refused));
-        let mut listed: Vec<_> = listed.map(|refused| run::told(refused, home)).collect();
+        let mut listed: Vec<_> = listed.map(|refused| refusal::told(refused, home)).collect();
         if level != SandboxLevel::None.as_str() {
             listed.extend(self.unseen_in(&captured.merged));
+        }
+        let is_offered = |need: &Need| may_need && self.may_be_needed(need);
+        for refused in &mut listed {
+            refused.need = refused.need.take().filter(is_offered);
         }
         let changed = changed.iter().map(|path| line_name(path).into_owned()).collect();
         let later = later.iter().map(|(named, n_files)| match (n_files, executed_member(named)) {
@@ -365,6 +395,7 @@ impl Commands {
         for (_, session) in lock(&self.sessions).drain() {
             session.end();
         }
+        self.end_extended(None);
     }
 
     /// Returns an open session whose helper runs.
@@ -401,12 +432,13 @@ impl Commands {
         (network, view): (bool, &PrivateView),
         keeper: Option<&Arc<dyn KeepsChanges>>,
     ) -> Result<Session, ToolError> {
+        let join = if keeper.is_some() { Join::Open } else { Join::Alone };
         let session = Session::open(
             helper,
             &self.settings.levels,
             (&self.settings.sessions, keeper.map(Arc::as_ref)),
             self.find("bwrap").as_deref(),
-            |level, scratch| self.policy((level, scratch), globs, network, view),
+            |level, scratch| Policy { join, ..self.policy((level, scratch), globs, network, view) },
         );
         let session = session.map_err(no_session)?;
         if !globs.is_empty() && !session.is_watched() && !self.wants_no_containment() {
@@ -495,12 +527,17 @@ impl Commands {
             max_processes: settings.max_processes,
             trusted: false,
             keeps_changes: false,
+            kept_at: self.writable.clone(),
             tracked: match self.keeper {
                 Some(_) => {
                     self.writable.iter().flat_map(|root| rebuilt_dirs::tracked(root)).collect()
                 }
                 None => Vec::new(),
             },
+            socket: None,
+            lendable: settings.ssh_agent.iter().map(|socket| real_or_same(socket)).collect(),
+            join: Join::Alone,
+            extra: Vec::new(),
         }
     }
 }

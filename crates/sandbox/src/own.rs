@@ -24,7 +24,7 @@ use super::capture::{Became, Captured, Keep, Spool};
 use super::run::{follow_to_end, on_thread, words};
 use super::sandbox_level::SandboxLevel;
 use super::session::{NoSession, Session};
-use super::wire::{self, Command, End, Policy, SpawnRequest};
+use super::wire::{self, Command, End, Join, Policy, SpawnRequest};
 use super::{GRACE_MS, Helper, in_ms, real_or_same};
 use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::CommandRules;
@@ -402,7 +402,12 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
         max_processes: MAX_PROCESSES,
         trusted: true,
         keeps_changes: false,
+        kept_at: Vec::new(),
         tracked: Vec::new(),
+        socket: None,
+        lendable: Vec::new(),
+        join: Join::Alone,
+        extra: Vec::new(),
     }
 }
 

@@ -101,6 +101,16 @@ impl Commands {
         own.into_iter().chain(self.named(name)).find(|path| is_program(path))
     }
 
+    /// Returns the error for a program that a shell would not find by its bare name, in a command that starts in a directory.
+    pub fn missing(&self, name: &str, cwd: &Path, argument: &str) -> Option<ToolError> {
+        let path = self.settings.env.iter().find(|(known, _)| known == "PATH");
+        let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
+        let mut dirs = std::env::split_paths(path);
+        let is_found = self.means(name, cwd).is_some()
+            || dirs.any(|dir| is_program(&cwd.join(dir).join(name)));
+        (!is_found).then(|| not_this(Kind::FileNotFound, argument, "no such program", name))
+    }
+
     /// Returns the files that make the environment of a directory.
     pub fn environment_files(&self, cwd: &Path) -> impl Iterator<Item = PathBuf> {
         let by_direnv = self.settings.activate.contains(&Activate::Direnv);

@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use sinew_tool::sync::lock;
 use sinew_tool::{
     Background, BoxFuture, Caller, Cancel, CommandLine, CommandTarget, Contained, Effects, Exit,
-    FileState, Finished, Kind, News, NoProcesses, Output, Processes, Refused, RunOptions, Screen,
-    Size, Targets, ToolError, Typed, Used, Wait, line_name,
+    FileState, Finished, Kind, News, NoProcesses, Output, Processes, RunOptions, Screen, Size,
+    Targets, ToolError, Typed, Used, Wait, line_name,
 };
 
 use super::capture::{Became, Captured, Following, Keep, RequestedCommand, Spool};
@@ -24,10 +24,10 @@ use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
 use super::{
-    AtOnce, CommandUndo, Commands, Job, Running, activate, broken, end_undo, environment, quoted,
+    AtOnce, CommandUndo, Commands, Job, Running, SandboxLevel, activate, broken, end_undo,
+    environment,
 };
 use sinew_fs::store::Store;
-use sinew_fs::undo_log::UnkeptReason;
 use sinew_policy::rules::PathGlobs;
 
 /// How much output is kept in memory. Dialects show up to 200 KiB of the start of a stream.
@@ -120,6 +120,8 @@ impl Cleared {
             granted: self.target.named.iter().map(|name| String::from(*name)).collect(),
             globs: Arc::clone(&self.globs),
             caller: caller.clone(),
+            extra: self.target.extra.clone(),
+            may_need: self.target.command.needs.is_some(),
         }
     }
 }
@@ -149,7 +151,7 @@ impl Processes for CallProcesses {
             };
             let contained = commands.containment(&running.session);
             lock(&used).sandbox_level = Some(contained.level);
-            let undo = running.undo.take();
+            let (undo, may_need) = (running.undo.take(), running.may_need);
             let (captured, whole) = follow(running, (&caller, store), &options).await?;
             let has_all = captured.findings.has_all_changes;
             let is_quick = |undo: &io::Result<Box<dyn CommandUndo>>| {
@@ -162,8 +164,14 @@ impl Processes for CallProcesses {
             };
             // A caller that learns of the end may begin the next one.
             drop(seat);
-            let mut finished =
-                finished(&commands, &caller, captured, contained, (keeps_cwd, &cwd), whole)?;
+            let mut finished = finished(
+                &commands,
+                &caller,
+                captured,
+                (contained, may_need),
+                (keeps_cwd, &cwd),
+                whole,
+            )?;
             lock(&used).checkpoint =
                 changes.as_ref().and_then(|changes| changes.checkpoint.clone());
             finished.findings.changes = changes;
@@ -195,10 +203,14 @@ impl Processes for CallProcesses {
         };
         let (commands, session) = (Arc::clone(&self.commands), self.caller.address().to_owned());
         let (globs, used) = (Arc::clone(&job.globs), Arc::clone(&self.used));
+        let is_unsandboxed = job.extra.unsandboxed;
         let begun = self.commands.begin((&self.caller, self.store.clone()), job, text);
         Box::pin(async move {
             let id = begun.await?;
-            let sandbox_level = commands.level(&session, &globs);
+            let sandbox_level = match is_unsandboxed {
+                true => Some(SandboxLevel::None.as_str()),
+                false => commands.level(&session, &globs),
+            };
             *lock(&used) = Used { sandbox_level, background: Some(id.clone()), ..Used::default() };
             Ok(id)
         })
@@ -270,7 +282,7 @@ async fn follow(
     (caller, store): (&Caller, Option<Store>),
     options: &RunOptions,
 ) -> Result<(Captured, Whole), ToolError> {
-    let Running { session, ordered, timeout, tty: _, undo: _ } = running;
+    let Running { session, ordered, timeout, tty: _, may_need: _, undo: _ } = running;
     let spool = ToStore::above(store, &caller.call_id, options.store_above);
     let progress = options.progress.clone();
     let tell = move |n| progress.report(n, "bytes of output");
@@ -348,11 +360,11 @@ fn finished(
     commands: &Commands,
     caller: &Caller,
     mut captured: Captured,
-    contained: Contained,
+    (contained, may_need): (Contained, bool),
     (keeps_cwd, cwd_before): (bool, &Path),
     whole: Whole,
 ) -> Result<Finished, ToolError> {
-    let findings = commands.findings(&mut captured, contained.level);
+    let findings = commands.findings(&mut captured, contained.level, may_need);
     let may_run_on = matches!(captured.became, Became::Lost | Became::Ended { is_left: true, .. });
     let (exit, n_left, cwd) = match captured.became {
         Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),
@@ -405,90 +417,6 @@ fn not_entered(commands: &Commands, caller: &Caller, cwd: &Path) -> ToolError {
             error.hint(format!("repeat the call: commands start in {} now", line_name(&to)))
         }
         None => error.hint("repeat the call"),
-    }
-}
-
-/// Returns a refusal in words, with what would have allowed it.
-pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) -> Refused {
-    let root_for = |path: &Path| match path.parent() {
-        Some(dir) if dir != "/" && Some(dir) != home => format!("--root {}", line_name(dir)),
-        _ => String::from("a root with a directory of its own for it"),
-    };
-    match refused {
-        wire::Refused::Protected { path, name } => Refused {
-            times,
-            deed: "change",
-            what: line_name(&path).into_owned(),
-            grant: format!("run.unprotected = [{}]", quoted(&name)),
-            why: format!("`{name}` is a protected name"),
-            fails: true,
-        },
-        wire::Refused::Content { path, name, why } => Refused {
-            times,
-            deed: "change",
-            what: line_name(&path).into_owned(),
-            grant: format!("run.unprotected = [{}]", quoted(&name)),
-            why,
-            fails: true,
-        },
-        wire::Refused::Denied { path, why } => Refused {
-            times,
-            deed: "open",
-            what: line_name(&path).into_owned(),
-            why,
-            grant: String::from("tools.fs.deny_paths and tools.fs.allow_paths without it"),
-            fails: false,
-        },
-        wire::Refused::Outside { path } => Refused {
-            times,
-            deed: "change",
-            grant: root_for(&path),
-            what: line_name(&path).into_owned(),
-            why: String::from("it lies outside the roots"),
-            fails: false,
-        },
-        wire::Refused::Socket { path } => Refused {
-            times,
-            deed: "reach",
-            what: line_name(&path).into_owned(),
-            why: String::from("a program outside the sandbox listens there"),
-            grant: String::from(
-                "start that program in this session, by a command in the background",
-            ),
-            fails: false,
-        },
-        wire::Refused::Datagrams => Refused {
-            times,
-            deed: "make",
-            what: String::from("a Unix datagram socket"),
-            why: String::from("it could send to programs outside the sandbox"),
-            grant: String::from("a stream socket, or run.sandbox = \"none\""),
-            fails: false,
-        },
-        wire::Refused::NotKept { path, reason } => Refused {
-            times,
-            deed: "change",
-            what: line_name(&path).into_owned(),
-            why: String::from(match reason {
-                UnkeptReason::Large => {
-                    "it ran unasked, and the old content is too large to keep for undo"
-                }
-                UnkeptReason::Budget => "it ran unasked, and it changes more than is kept for undo",
-                UnkeptReason::Failed => {
-                    "it ran unasked, and the old content could not be kept for undo"
-                }
-            }),
-            grant: String::from("an approval (run.ask = \"always\")"),
-            fails: true,
-        },
-        wire::Refused::Network { address } => Refused {
-            times,
-            deed: "reach",
-            what: address,
-            why: String::from("the network is closed"),
-            grant: String::from("run.network = true"),
-            fails: false,
-        },
     }
 }
 

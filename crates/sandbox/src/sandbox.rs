@@ -30,12 +30,13 @@ use super::notify_handler::{
     BoundSockets, Means, OldObjects, RootOutside, SessionMemory, StandIn, began_now,
 };
 use super::process_tree;
-use super::sandbox_level::{SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
+use super::sandbox_level::{REPLACED, SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
-use super::wire::{Outside, Policy};
+use super::wire::{JoinHandles, Outside, Policy};
 use crate::spawn::{self, Confinement, Limit, Own};
 use filter::{Closed, Sockets, WatchedCalls};
 use ruleset::SystemRules;
+use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::CommandJudge;
 
 pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, sockets};
@@ -68,11 +69,17 @@ pub(super) struct Sandbox {
     /// The cgroup of the session, if commands need one for a limit or a kill.
     cgroup: Option<SessionCgroup>,
     max_processes: u64,
+    /// By what other sessions can join this one, until sinew has it.
+    joinable: Option<JoinHandles>,
 }
 
 impl Sandbox {
     /// Applies the containment of a policy, or returns the feature that is missing for it.
-    pub(super) fn enter(policy: &Policy, outside: Option<Outside>) -> Result<Self, Shortfall> {
+    pub(super) fn enter(
+        policy: &Policy,
+        outside: Option<Outside>,
+        joined: Option<JoinHandles>,
+    ) -> Result<Self, Shortfall> {
         let mut sandbox = Self {
             level: policy.level,
             missing: Vec::new(),
@@ -89,6 +96,7 @@ impl Sandbox {
             kill_scope: KillScope::ProcessTree,
             cgroup: None,
             max_processes: policy.max_processes,
+            joinable: None,
         };
         // The namespaces of a session have no writable cgroup file system.
         let hierarchy = (!policy.trusted).then(Hierarchy::find);
@@ -109,10 +117,14 @@ impl Sandbox {
             }
             SandboxLevel::Bubblewrap => sandbox.wall_within(policy, outside),
             SandboxLevel::Namespaces => {
-                namespaces::enter(policy)?;
+                match joined {
+                    Some(other) => namespaces::join(policy, other)?,
+                    None => sandbox.joinable = namespaces::enter(policy)?,
+                }
                 sandbox.wall_within(policy, outside);
             }
         }
+        check_extra(policy)?;
         if sandbox.ruleset.is_some() {
             // Without it commands apply the rules once more, which takes longer.
             sandbox.apart = ruleset::apart().ok();
@@ -218,8 +230,8 @@ impl Sandbox {
         let means = namespaces::can_watch(&filter).and_then(|()| {
             let turn = memfd_create(c"turn", MemfdFlags::CLOEXEC)
                 .map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
-            let sockets =
-                BoundSockets::new().map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
+            let sockets = BoundSockets::with(policy.socket.as_deref())
+                .map_err(|error| Shortfall::new(WATCHED_NAMES, error))?;
             let own = policy.shared_memory.as_deref();
             let shared_memory = own.and_then(|own| StandIn::new(own, Path::new("/dev/shm")).ok());
             let of_files = |limit: &&(u32, u64)| limit.0 == libc::RLIMIT_FSIZE;
@@ -230,7 +242,7 @@ impl Sandbox {
             let old_objects =
                 OldObjects::new().map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
             let began = began_now();
-            let paths = policy.writable.iter().cloned();
+            let paths = policy.kept_at.iter().cloned();
             let dirs = outside.into_iter().flat_map(|outside| outside.roots);
             let roots = paths.zip(dirs).map(|(path, dir)| RootOutside { path, dir }).collect();
             Ok(Means {
@@ -251,6 +263,11 @@ impl Sandbox {
 
     fn or_missing<T>(&mut self, part: Result<T, Shortfall>) -> Option<T> {
         part.map_err(|shortfall| self.missing.push(shortfall)).ok()
+    }
+
+    /// Takes that by which other sessions can join this one.
+    pub(super) fn take_joinable(&mut self) -> Option<JoinHandles> {
+        self.joinable.take()
     }
 
     /// Returns the features that are missing although the sandbox level works.
@@ -340,6 +357,17 @@ impl Sandbox {
         }
         Ok(urgency)
     }
+}
+
+/// Fails if an extra path leads elsewhere than it did when the call was judged.
+fn check_extra(policy: &Policy) -> Result<(), Shortfall> {
+    policy.extra.iter().try_for_each(|extra| {
+        let found = rustix::fs::lstat(&extra.path).map(|stat| identity_of(&stat).of_file());
+        match found == Ok(extra.identity) {
+            true => Ok(()),
+            false => Err(Shortfall::new(REPLACED, extra.path.display())),
+        }
+    })
 }
 
 /// Drops every capability for ever. Programs executed later gain none, since commands may not gain rights.

@@ -53,6 +53,9 @@ pub(super) const UNLISTED: &str = "lists of processes";
 /// Missing: the interception of system calls.
 pub(super) const WATCHED_NAMES: &str = "watched names";
 
+/// Not a feature: an extra path that was replaced since the call was judged.
+pub(super) const REPLACED: &str = "replaced path";
+
 /// A feature that this machine lacks, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {

@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,7 +26,7 @@ use super::capture::RequestedCommand;
 use super::sandbox_level::{SandboxLevel, Shortfall, WATCHED_NAMES};
 use super::terminal::Pty;
 use super::undo::{CommandUndo, KeepsChanges};
-use super::wire::{self, Outside, Policy, Ready, SpawnRequest};
+use super::wire::{self, Join, JoinHandles, Outside, Policy, Ready, SpawnRequest};
 use super::{HELPER, Helper};
 
 /// How long the helper may take to start.
@@ -47,7 +47,13 @@ pub(super) struct Session {
     pub(super) missing: Vec<Shortfall>,
     /// Whether its supervisors keep what commands change.
     pub(super) keeps_changes: bool,
+    /// Whether its commands reach the network.
+    pub(super) network: bool,
     scratch: Scratch,
+    /// By what another session can join its namespaces.
+    joinable: Option<JoinHandles>,
+    /// The session whose temporary files and caches its commands share.
+    base: Option<Arc<Session>>,
     /// The empty standard input of commands.
     nothing: OwnedFd,
     /// Made for the next request while no call waits.
@@ -92,16 +98,10 @@ impl Session {
             let kept = keeper.filter(|_| level != SandboxLevel::None);
             let kept = kept.and_then(|keeper| keeper.directory().ok());
             policy.keeps_changes = kept.is_some();
-            let mut tried = Self::on_level(helper, level, bubblewrap, (&policy, kept.as_ref()));
-            // Sockets that bubblewrap must hide may vanish while it looks for them.
-            for _ in 1..BUBBLEWRAP_TRIES {
-                if level == SandboxLevel::Bubblewrap && matches!(tried, Ok(Err(_))) {
-                    tried = Self::on_level(helper, level, bubblewrap, (&policy, kept.as_ref()));
-                }
-            }
+            let tried = Self::on_level(helper, level, bubblewrap, (&policy, kept.as_ref(), None));
             match tried.map_err(NoSession::Helper)? {
-                Ok((mut session, less)) => {
-                    missing.extend(less);
+                Ok(mut session) => {
+                    missing.append(&mut session.missing);
                     session.missing = missing;
                     session.keeps_changes = policy.keeps_changes && session.is_watched();
                     session.scratch = scratch;
@@ -113,13 +113,61 @@ impl Session {
         Err(NoSession::Weak(missing))
     }
 
-    /// Starts a helper on one level; returns the features that are missing although it works, or why it fails.
+    /// Starts a helper on the level of an open session, with a policy that adds to its own. Commands of both share temporary
+    /// files, and caches where one can join the namespaces of the other.
+    pub(super) fn open_beside(
+        base: &Arc<Self>,
+        helper: &Helper,
+        (sessions, keeper): (&Path, Option<&dyn KeepsChanges>),
+        bubblewrap: Option<&Path>,
+        policy: impl Fn(SandboxLevel, &Path) -> Policy,
+    ) -> Result<Self, NoSession> {
+        let level = base.level;
+        let scratch = match level {
+            SandboxLevel::Bubblewrap => Scratch::new(sessions).map_err(NoSession::Helper)?,
+            _ => Scratch::none(),
+        };
+        let used = if level == SandboxLevel::Bubblewrap { scratch.path() } else { base.scratch() };
+        let mut policy = policy(level, used);
+        let kept = keeper.and_then(|keeper| keeper.directory().ok());
+        policy.keeps_changes = kept.is_some();
+        let joined = base.joinable.as_ref().filter(|_| level == SandboxLevel::Namespaces);
+        policy.join = if joined.is_some() { Join::Other } else { Join::Alone };
+        let tried = Self::on_level(helper, level, bubblewrap, (&policy, kept.as_ref(), joined));
+        let mut session = tried
+            .map_err(NoSession::Helper)?
+            .map_err(|shortfall| NoSession::Weak(vec![shortfall]))?;
+        session.keeps_changes = policy.keeps_changes && session.is_watched();
+        session.scratch = scratch;
+        session.base = (level != SandboxLevel::Bubblewrap).then(|| Arc::clone(base));
+        Ok(session)
+    }
+
+    /// Starts a helper on one level, several times if bubblewrap fails: sockets that it must hide may vanish while it looks
+    /// for them.
     fn on_level(
         helper: &Helper,
         level: SandboxLevel,
         bubblewrap: Option<&Path>,
-        (policy, kept): (&Policy, Option<&OwnedFd>),
-    ) -> io::Result<Result<(Self, Vec<Shortfall>), Shortfall>> {
+        with: (&Policy, Option<&OwnedFd>, Option<&JoinHandles>),
+    ) -> io::Result<Result<Self, Shortfall>> {
+        let n_tries = if level == SandboxLevel::Bubblewrap { BUBBLEWRAP_TRIES } else { 1 };
+        let mut tried = Self::try_level(helper, level, bubblewrap, with);
+        for _ in 1..n_tries {
+            if matches!(tried, Ok(Err(_))) {
+                tried = Self::try_level(helper, level, bubblewrap, with);
+            }
+        }
+        tried
+    }
+
+    /// Starts a helper on one level, or returns why that fails.
+    fn try_level(
+        helper: &Helper,
+        level: SandboxLevel,
+        bubblewrap: Option<&Path>,
+        (policy, kept, joined): (&Policy, Option<&OwnedFd>, Option<&JoinHandles>),
+    ) -> io::Result<Result<Self, Shortfall>> {
         let command = match (level, bubblewrap) {
             (SandboxLevel::Bubblewrap, None) => {
                 return Ok(Err(Shortfall::new("bubblewrap", "there is no `bwrap` in PATH")));
@@ -128,31 +176,50 @@ impl Session {
             _ => Command::new(&helper.0),
         };
         let (child, line) = start(command)?;
-        let session = Self {
+        let mut session = Self {
             line: Some(line),
             helper: Mutex::new(child),
             level,
             missing: Vec::new(),
             keeps_changes: false,
+            network: policy.network || level == SandboxLevel::None,
             scratch: Scratch::none(),
+            joinable: None,
+            base: None,
             nothing: nothing()?,
             ahead: Mutex::default(),
         };
-        match session.ask(policy, kept) {
+        let (missing, is_joinable) = match session.ask(policy, kept, joined) {
             // bubblewrap itself writes the reason.
-            Err(_) if level == SandboxLevel::Bubblewrap => Ok(Err(session.complaint())),
-            ready => Ok(ready?.map(|less| (session, less))),
+            Err(_) if level == SandboxLevel::Bubblewrap => return Ok(Err(session.complaint())),
+            ready => match ready? {
+                Ok(ready) => ready,
+                Err(shortfall) => return Ok(Err(shortfall)),
+            },
+        };
+        session.missing = missing;
+        if is_joinable {
+            session.joinable = Some(JoinHandles::receive(session.line()?)?);
         }
+        Ok(Ok(session))
     }
 
-    fn ask(&self, policy: &Policy, kept: Option<&OwnedFd>) -> io::Result<Ready> {
+    fn ask(
+        &self,
+        policy: &Policy,
+        kept: Option<&OwnedFd>,
+        joined: Option<&JoinHandles>,
+    ) -> io::Result<Ready> {
         let line = self.line()?;
         wire::send(line, policy, &[])?;
         if let Some(kept) = kept {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let open = |root: &PathBuf| openat(CWD, root, flags, Mode::empty());
-            let roots = policy.writable.iter().map(open).collect::<Result<_, _>>()?;
+            let roots = policy.kept_at.iter().map(open).collect::<Result<_, _>>()?;
             Outside { kept: kept.try_clone()?, roots }.send(line)?;
+        }
+        if let Some(joined) = joined {
+            joined.send(line)?;
         }
         let mut watched = [PollFd::new(line, PollFlags::IN)];
         let time = Timespec::try_from(READY).ok();
@@ -232,7 +299,7 @@ impl Session {
 
     /// Returns the directory of the session's own files.
     pub(super) fn scratch(&self) -> &Path {
-        self.scratch.path()
+        self.base.as_ref().map_or_else(|| self.scratch.path(), |base| base.scratch())
     }
 
     /// Points programs at the directory for temporary files of this session.

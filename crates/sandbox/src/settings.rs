@@ -29,6 +29,12 @@ pub struct CommandSettings {
     pub unprotected: Vec<String>,
     /// Whether commands may reach the network.
     pub network: bool,
+    /// Whether no answer opens the network to a command.
+    pub forbids_network: bool,
+    /// Whether no answer lets a command run without a sandbox.
+    pub forbids_unsandboxed: bool,
+    /// The socket of the user's SSH agent.
+    pub ssh_agent: Option<PathBuf>,
     /// Which commands ask.
     pub ask: AskCommands,
     /// Home directories. Commands ask where a root is or contains one.
@@ -63,6 +69,9 @@ impl Default for CommandSettings {
             caches: Vec::new(),
             unprotected: Vec::new(),
             network: false,
+            forbids_network: false,
+            forbids_unsandboxed: false,
+            ssh_agent: None,
             ask: AskCommands::default(),
             homes: Vec::new(),
             env: Vec::new(),

@@ -595,3 +595,12 @@ pub(crate) fn unshare(keep_network: bool) -> io::Result<()> {
     // SAFETY: takes a number, and changes what this process sees, not its memory or descriptors.
     if unsafe { libc::unshare(flags) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+/// Gives this process new mount and IPC namespaces in its user namespace.
+pub(crate) fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: as above.
+    match unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWIPC) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

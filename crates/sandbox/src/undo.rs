@@ -18,8 +18,13 @@ pub trait KeepsChanges: fmt::Debug + Send + Sync {
     /// Returns whether a command would wait for the checkpoint of an earlier one.
     fn is_busy(&self) -> bool;
 
-    /// Begins to keep what a command changes in these roots.
-    fn begin(&self, caller: &Caller, roots: &[PathBuf]) -> io::Result<Box<dyn CommandUndo>>;
+    /// Begins to keep what a command changes in these roots, and in directories beside them.
+    fn begin(
+        &self,
+        caller: &Caller,
+        roots: &[PathBuf],
+        beside: Vec<PathBuf>,
+    ) -> io::Result<Box<dyn CommandUndo>>;
 }
 
 /// The changes of one command.

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use memchr::memmem;
-use sinew_tool::{Refused, line_name};
+use sinew_tool::{Need, Refused, line_name};
 
 use super::kept::Kept;
 use super::{Commands, quoted};
@@ -105,6 +105,7 @@ fn refused(path: &Path, why: &str, n: usize) -> Refused {
         what: line_name(path).into_owned(),
         why: why.to_owned(),
         grant: format!("run.show = [{}]", quoted(&path.to_string_lossy())),
+        need: Some(Need::Read(path.to_owned())),
         times: u32::try_from(n).unwrap_or(u32::MAX),
     }
 }

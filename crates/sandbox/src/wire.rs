@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{
@@ -62,12 +62,85 @@ pub(super) struct Policy {
     pub(super) trusted: bool,
     /// Whether the changes of commands are kept. Then [`Outside`] follows.
     pub(super) keeps_changes: bool,
+    /// The directories in which they are kept: the roots, and others that commands may change.
+    pub(super) kept_at: Vec<PathBuf>,
     /// Directories with the name of one that tools make anew, in which git tracks files.
     pub(super) tracked: Vec<PathBuf>,
+    /// The socket of a program outside the sandbox that commands may reach.
+    pub(super) socket: Option<PathBuf>,
+    /// The sockets outside that the commands of a session that joins this one may reach.
+    pub(super) lendable: Vec<PathBuf>,
+    /// How the namespaces of the session relate to those of others.
+    pub(super) join: Join,
+    /// Paths outside the roots that its commands get too, by real path; those that they may change are in `writable` too.
+    pub(super) extra: Vec<Extra>,
+}
+
+/// How the namespaces of a session relate to those of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Join {
+    /// No other session joins them.
+    Alone,
+    /// Others may join them: [`JoinHandles`] follow its [`Ready`].
+    Open,
+    /// It joins those of another session, whose [`JoinHandles`] follow the policy.
+    Other,
+}
+
+/// A path outside the roots that a command gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Extra {
+    pub(super) path: PathBuf,
+    pub(super) is_writable: bool,
+    /// The device and inode that it must have.
+    pub(super) identity: (u64, u64),
+}
+
+/// Fds by which a session can join the namespaces of another.
+#[derive(Debug)]
+pub(super) struct JoinHandles {
+    pub(super) user: OwnedFd,
+    pub(super) mounts: OwnedFd,
+    pub(super) network: OwnedFd,
+    /// Directories of the machine that other mounts cover there, such as private ones, with their paths.
+    pub(super) covered: Vec<(PathBuf, OwnedFd)>,
+}
+
+impl JoinHandles {
+    pub(super) fn send(&self, line: impl AsFd) -> io::Result<()> {
+        let paths: Vec<_> = self.covered.iter().map(|(path, _)| path).collect();
+        let covered = self.covered.iter().map(|(_, handle)| handle);
+        let spaces = [&self.user, &self.mounts, &self.network];
+        send(&line, &paths, &[])?;
+        let all: Vec<_> = spaces.into_iter().chain(covered).map(AsFd::as_fd).collect();
+        all.chunks(MAX_HANDLES).try_for_each(|handles| send(&line, &(), handles))
+    }
+
+    pub(super) fn receive(line: impl AsFd) -> io::Result<Self> {
+        let missing = || io::Error::other("the namespaces of the session are missing");
+        let (paths, _) = receive::<Vec<PathBuf>>(&line)?.ok_or_else(missing)?;
+        let mut all = receive_handles(&line, 3 + paths.len())?.into_iter();
+        let (Some(user), Some(mounts), Some(network)) = (all.next(), all.next(), all.next()) else {
+            return Err(missing());
+        };
+        Ok(Self { user, mounts, network, covered: paths.into_iter().zip(all).collect() })
+    }
+}
+
+/// Receives fds that were sent in messages of their own.
+fn receive_handles(line: impl AsFd, n: usize) -> io::Result<Vec<OwnedFd>> {
+    let mut all = Vec::new();
+    while all.len() < n {
+        match receive::<()>(&line)? {
+            Some((_, handles)) if !handles.is_empty() => all.extend(handles),
+            _ => return Err(io::Error::other("the directories of the session are missing")),
+        }
+    }
+    Ok(all)
 }
 
 /// What sinew opened before any sandbox, in messages of their own: the directory where the changes of commands are kept,
-/// then each of `Policy::writable`.
+/// then each of `Policy::kept_at`.
 pub(super) struct Outside {
     pub(super) kept: OwnedFd,
     pub(super) roots: Vec<OwnedFd>,
@@ -80,20 +153,15 @@ impl Outside {
     }
 
     pub(super) fn receive(line: impl AsFd, n_roots: usize) -> io::Result<Self> {
-        let mut all = Vec::new();
-        while all.len() < 1 + n_roots {
-            match receive::<()>(&line)? {
-                Some((_, handles)) if !handles.is_empty() => all.extend(handles),
-                _ => return Err(io::Error::other("the directories of the session are missing")),
-            }
-        }
+        let mut all = receive_handles(line, 1 + n_roots)?;
         let kept = all.remove(0);
         Ok(Self { kept, roots: all })
     }
 }
 
-/// The answer of the helper: the features that are missing although its level works, or why the level fails.
-pub(super) type Ready = Result<Vec<Shortfall>, Shortfall>;
+/// The answer of the helper: the features that are missing although its level works, and whether [`JoinHandles`] follow; or
+/// why the level fails.
+pub(super) type Ready = Result<(Vec<Shortfall>, bool), Shortfall>;
 
 /// One command to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +248,21 @@ pub(super) enum Refused {
     Network { address: String },
     /// To change what cannot be kept for undo.
     NotKept { path: PathBuf, reason: UnkeptReason },
+}
+
+impl Refused {
+    /// Returns the path that was refused, if it is one.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Protected { path, .. }
+            | Self::Content { path, .. }
+            | Self::Denied { path, .. }
+            | Self::Outside { path }
+            | Self::Socket { path }
+            | Self::NotKept { path, .. } => Some(path),
+            Self::Datagrams | Self::Network { .. } => None,
+        }
+    }
 }
 
 /// Why a command could not be started; sent with an `errno`.

@@ -27,6 +27,7 @@ mod programs;
 mod repeats;
 mod scripts;
 mod segments;
+mod sole_program;
 mod tree;
 mod word;
 mod wrappers;
@@ -36,6 +37,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 pub use loads::loads_unnamed;
+pub use sole_program::sole_program;
 pub use word::quoted;
 
 use file_system::FileSystem;

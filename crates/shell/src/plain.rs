@@ -76,7 +76,7 @@ struct Names {
 }
 
 /// Builtins that change the meaning or the directory of other commands.
-const CHANGES_SHELL: &[&str] = &[
+pub(super) const CHANGES_SHELL: &[&str] = &[
     ".",
     "alias",
     "bg",

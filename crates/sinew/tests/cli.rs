@@ -615,6 +615,8 @@ const BEGIN: &[&str] = &[
 ];
 const LIMITS: &[&str] =
     &["--approvals", "allow", "call", "Bash", r#"{"command": "tr -s ' ' </proc/self/limits"}"#];
+const NEEDS: &[&str] =
+    &["call", "Bash", r#"{"command": "true", "needs": ["unsandboxed"], "why": "to try"}"#];
 const TOUCH_UNASKED: &[&str] = &["call", "Bash", r#"{"command": "touch made"}"#];
 const PLANT: &[&str] = &[
     "--approvals",
@@ -714,6 +716,13 @@ const KEYS: &[Row] = &[
     ("run.sandbox", "none", RUN, "", Seen::Shows("\"level\":\"none\"", "")),
     ("run.require_sandbox", "namespaces", WEAK, "", Seen::Shows("is weaker than", "a.txt")),
     ("run.ask", "always", TOUCH_UNASKED, "", Seen::Shows("`run.ask` is `always`", "exit 0")),
+    (
+        "run.unsandboxed",
+        "deny",
+        NEEDS,
+        "",
+        Seen::Shows("`run.unsandboxed` is `deny`", "needs approval"),
+    ),
     ("run.network", "true", RUN, "", Seen::Shows("\"network\":true", "\"network\":false")),
     ("run.env", r#"["XDG_STATE_HOME"]"#, RUN, "", Seen::Shows("XDG_STATE_HOME=", "")),
     ("run.hide", r#"["{root}/dir"]"#, RUN, "", Seen::Shows("ermission denied", "c.txt")),

@@ -33,6 +33,7 @@ mod memory;
 mod messages;
 mod metrics;
 mod molf;
+mod needs;
 mod objects;
 mod outside;
 mod pipe;

@@ -136,6 +136,20 @@ const FLOORS: &[Row<'_>] = &[
         "it cannot run unasked: `run.ask` is `always`",
     ),
     (
+        "only_sandboxed = true",
+        "run.unsandboxed = \"ask\"",
+        &["--approvals", "allow"],
+        &["call", "Bash", r#"{"command": "true", "needs": ["unsandboxed"], "why": "x"}"#],
+        "`run.unsandboxed` is `deny`",
+    ),
+    (
+        "network = false",
+        "",
+        &["--approvals", "allow"],
+        &["call", "Bash", r#"{"command": "true", "needs": ["network"], "why": "x"}"#],
+        "the system's configuration closes the network",
+    ),
+    (
         "only_roots = true",
         "files.outside = \"ask\"",
         &["--approvals", "allow"],

@@ -336,14 +336,19 @@ fn a_refusal_names_what_would_allow_it() {
             "/a/.git/hooks/pre-commit: `.git/hooks/`",
             "run.unprotected = ",
         ),
-        ("echo x >/etc/sinew-test", "change /etc/sinew-test: it lies outside", "--root /etc"),
+        ("echo x >/etc/sinew-test", "change /etc/sinew-test: it is outside", "--root /etc"),
+        (
+            "echo x >/opt/sinew-test",
+            "change /opt/sinew-test: it is outside",
+            "repeat the call with needs=[\"write:/opt\"] and why, or --root /opt",
+        ),
         ("cat secret", "refused to open {root}/secret", "tools.fs.deny_paths"),
         ("cat ~/.netrc", "refused to read {home}/.netrc", "run.show = [\"{home}/.netrc\"]"),
         (
             "perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) or exit 2; \
              connect(S, sockaddr_in(443, inet_aton(\"192.0.2.1\"))) or exit 1'",
             "refused to reach 192.0.2.1:443: the network is closed",
-            "run.network = true",
+            "repeat the call with needs=[\"network\"] and why, or run.network = true",
         ),
     ] {
         let filled = |text: &str| {

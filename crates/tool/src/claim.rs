@@ -33,19 +33,27 @@ pub enum Access {
     Make,
     /// Rename a file, directory or symlink itself to the path of the next claim, which is a `Write`.
     Move,
+    /// Have a command read a file, or all beneath a directory, outside the roots too.
+    Lend {
+        /// Whether the command may change it.
+        is_writable: bool,
+    },
 }
 
 impl Access {
     /// Returns whether the access can change a file.
     pub fn changes(self) -> bool {
-        !matches!(self, Self::Read | Self::Search | Self::Inspect)
+        !matches!(
+            self,
+            Self::Read | Self::Search | Self::Inspect | Self::Lend { is_writable: false }
+        )
     }
 
     /// Returns how a final symlink is treated.
     pub fn links(self) -> Links {
         match self {
             Self::Write { links, .. } | Self::Edit { links } => links,
-            Self::Read | Self::Search | Self::Make => Links::Follow,
+            Self::Read | Self::Search | Self::Make | Self::Lend { .. } => Links::Follow,
             Self::Inspect | Self::Remove | Self::Move => Links::Itself,
         }
     }

@@ -26,6 +26,7 @@ mod line;
 mod memo;
 mod messages;
 mod name;
+mod needs;
 mod net;
 mod operation;
 mod param;
@@ -79,6 +80,7 @@ pub use messages::{
     NoMessages, Receiver, ReceiverClaim, SentMessage, UncertainMessage, no_messages,
 };
 pub use name::{name_matches, tool_matches, wire_name};
+pub use needs::{ExtraAccess, ExtraPath, Need, Needs};
 pub use net::{
     Net, NoNet, PageForm, ReadPage, UrlClaim, UrlTarget, WebRequest, WebResponse, shown_url,
 };

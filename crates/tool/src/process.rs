@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::{
-    Analysis, Background, BoxFuture, Cancel, Kind, News, Progress, Screen, Size, ToolError, Typed,
-    Wait,
+    Analysis, Background, BoxFuture, Cancel, ExtraAccess, Kind, Need, Needs, News, Progress,
+    Screen, Size, ToolError, Typed, Wait,
 };
 
 /// The command that a call requests, before containment.
@@ -22,6 +22,8 @@ pub struct Command {
     pub has_terminal: bool,
     /// The allowlist of programs without a shell, by name; empty means any.
     pub programs: Vec<String>,
+    /// What it needs beyond its sandbox; `None` if the tool has no argument for that.
+    pub needs: Option<Needs>,
 }
 
 /// A text for a shell, or a program with its arguments.
@@ -57,6 +59,15 @@ pub struct CommandTarget {
     pub analysis: Analysis,
     /// The protected names that its text says it changes. An answer that allows it allows these changes.
     pub named: Vec<&'static str>,
+    /// What it gets beyond its sandbox, if an answer or a rule allows that.
+    pub extra: ExtraAccess,
+}
+
+impl CommandTarget {
+    /// Returns what its call says that it needs, if that counts.
+    pub fn needs(&self) -> Option<&Needs> {
+        self.command.needs.as_ref().filter(|_| !self.extra.is_empty())
+    }
 }
 
 /// The options of a run.
@@ -204,6 +215,8 @@ pub struct Refused {
     pub why: String,
     /// The configuration line or option that would allow it.
     pub grant: String,
+    /// What a call may need to have it allowed for its command alone, if a call can.
+    pub need: Option<Need>,
     /// The number of attempts.
     pub times: u32,
     /// Whether the reply is a failure, even with exit code 0: the command left something undone, and programs

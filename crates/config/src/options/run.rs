@@ -24,6 +24,9 @@ pub struct RunOptions {
     /// Whether commands may reach the network: all of it, or nothing but one another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
+    /// Whether a call may ask to run its command without a sandbox, by `needs`: `ask` or `deny`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsandboxed: Option<String>,
     /// Names of variables that commands get beside those that every command gets. Some, which make
     /// programs run other code, are never passed.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -69,7 +69,11 @@ impl Judged {
     pub fn undo_cover(&self) -> UndoCover {
         match &self.contained.targets.command {
             // Once approved, it may change what is too large to keep.
-            Some(command) if !command.command.has_terminal && self.contained.is_recorded() => {
+            Some(command)
+                if !command.command.has_terminal
+                    && !command.extra.unsandboxed
+                    && self.contained.is_recorded() =>
+            {
                 UndoCover::Most
             }
             None if self.can_be_undone() => UndoCover::All,

@@ -258,6 +258,7 @@ fn listed(place: &Place) -> Result<(), Failed> {
             keeps_cwd: false,
             has_terminal: false,
             programs: ["cat", "no-such-program"].map(String::from).to_vec(),
+            needs: None,
         };
         let run = |world: World| {
             let options =

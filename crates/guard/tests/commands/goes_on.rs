@@ -76,6 +76,7 @@ fn world(place: &Place, text: &str, has_terminal: bool) -> Result<World, Failed>
         keeps_cwd: false,
         has_terminal,
         programs: Vec::new(),
+        needs: None,
     };
     Ok(place.world_of(command, &place.root)?)
 }

@@ -11,6 +11,7 @@
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test fails loudly")]
 
 mod call;
+mod extra;
 mod git;
 mod goes_on;
 mod hazards;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     }
     trials.extend(hazards::trials(&helper));
     trials.extend(call::trials(&helper));
+    trials.extend(extra::trials(&helper));
     trials.extend(git::trials(&helper));
     trials.extend(goes_on::trials(&helper));
     trials.extend(probes::trials(&helper));

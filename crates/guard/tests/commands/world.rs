@@ -23,6 +23,8 @@ use tempfile::TempDir;
 
 /// The directory beside the root that is a cache of tools.
 pub(crate) const CACHE: &str = "cache";
+/// The socket beside the root at which an SSH agent may listen.
+pub(crate) const AGENT: &str = "agent.socket";
 
 /// A root, beside a place that commands must not reach, and the guard of the root.
 pub(crate) struct Place {
@@ -127,6 +129,9 @@ impl Place {
             caches: vec![top.join(CACHE)],
             unprotected: vec![String::from(".npmrc")],
             network: false,
+            forbids_network: false,
+            forbids_unsandboxed: false,
+            ssh_agent: Some(top.join(AGENT)),
             env: environment(vars, &[]),
             activate: Activate::ALL.to_vec(),
             shell: None,
@@ -181,13 +186,21 @@ impl Place {
             keeps_cwd: true,
             has_terminal: false,
             programs: vec![],
+            needs: None,
         };
         self.world_of(command, cwd)
     }
 
     /// Returns the World of a command with all that a row says of it.
     pub(crate) fn world_of(&self, command: Command, cwd: &Path) -> Result<World, ToolError> {
-        let claim = Claim::new("cwd", Some(cwd.to_string_lossy().into_owned()), Access::Search);
+        let text = |path: &Path| Some(path.to_string_lossy().into_owned());
+        let needs = command.needs.iter().flat_map(|needs| &needs.list);
+        let needed = needs.filter_map(|need| {
+            let (path, is_writable) = need.path()?;
+            Some(Claim::new("needs", text(path), Access::Lend { is_writable }))
+        });
+        let starts = Claim::new("cwd", text(cwd), Access::Search);
+        let claims: Vec<_> = [starts].into_iter().chain(needed).collect();
         let caller = Caller {
             session: String::from("test"),
             agent: None,
@@ -198,7 +211,7 @@ impl Place {
         };
         let contained = self
             .guard
-            .contain(&[claim], None, None)?
+            .contain_command(&claims, None, None)?
             .by(caller, Some(self.guard.store()))
             .with_command(command, &sinew_guard::Rules::default(), &[])?;
         let rules = Rules { profile: Profile::Full, ..Rules::default() };

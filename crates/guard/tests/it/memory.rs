@@ -136,7 +136,7 @@ fn answers(
         Err(error) => word(error),
     });
     match access {
-        Access::Read | Access::Search => look_beneath(&world, &mut said),
+        Access::Read | Access::Search | Access::Lend { .. } => look_beneath(&world, &mut said),
         Access::Inspect => said.push(match world.files.link(Slot(0)) {
             Ok(target) => String::from_utf8_lossy(&target).replace(root, "ROOT"),
             Err(error) => word(error),

@@ -50,6 +50,7 @@ fn targets(line: CommandLine, analysis: Analysis) -> Targets {
         keeps_cwd: false,
         has_terminal: false,
         programs: Vec::new(),
+        needs: None,
     };
     let program = "/bin/sh".into();
     let target = CommandTarget {
@@ -59,6 +60,7 @@ fn targets(line: CommandLine, analysis: Analysis) -> Targets {
         cwd: "/".into(),
         analysis,
         named: Vec::new(),
+        extra: sinew_tool::ExtraAccess::default(),
     };
     Targets { command: Some(target), ..Targets::default() }
 }
@@ -581,6 +583,7 @@ fn called(place: &TempDir, text: &str, has_terminal: bool, rules: &Rules) -> Jud
         keeps_cwd: false,
         has_terminal,
         programs: Vec::new(),
+        needs: None,
     };
     guard
         .contain(&[claim], None, None)

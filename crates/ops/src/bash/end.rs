@@ -275,8 +275,12 @@ pub(crate) fn refusals(findings: &SandboxFindings) -> Vec<String> {
 
 /// Returns a bracketed line per sandbox refusal, without what the command changed.
 pub fn refused(findings: &SandboxFindings) -> Vec<String> {
-    let words = |Refused { deed, what, why, grant, times, .. }: &Refused| {
+    let words = |Refused { deed, what, why, grant, need, times, .. }: &Refused| {
         let times = if *times == 1 { String::new() } else { format!(", {times} times") };
+        let grant = match need {
+            Some(need) => format!("repeat the call with needs=[\"{need}\"] and why, or {grant}"),
+            None => grant.clone(),
+        };
         format!("[the sandbox refused to {deed} {what}{times}: {why}; to allow it: {grant}]")
     };
     let mut left = MAX_REFUSALS;

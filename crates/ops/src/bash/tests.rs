@@ -49,6 +49,7 @@ fn unreachable(times: u32) -> Refused {
         what: String::from("192.0.2.1:443"),
         why: String::from("the network is closed"),
         grant: String::from("run.network = true"),
+        need: None,
         times,
     }
 }

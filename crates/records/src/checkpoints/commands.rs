@@ -69,6 +69,8 @@ type Changed = (ChangedPaths, BTreeMap<PathBuf, OldState>, HashMap<PathBuf, u32>
 pub struct CommandDraft {
     shared: Arc<SharedCheckpoints>,
     mark: CallContext,
+    /// Directories beside the roots that the command may change.
+    beside: Vec<PathBuf>,
     since_ms: i64,
     path: PathBuf,
     dir: OwnedFd,
@@ -127,11 +129,15 @@ impl Checkpoints {
         self.shared.before_images()
     }
 
-    /// Begins the checkpoint of a command.
-    pub fn begin_command(&self, mark: CallContext) -> Result<CommandDraft, CheckpointError> {
+    /// Begins the checkpoint of a command, which may change some directories beside the roots.
+    pub fn begin_command(
+        &self,
+        mark: CallContext,
+        beside: Vec<PathBuf>,
+    ) -> Result<CommandDraft, CheckpointError> {
         self.shared.wait_for_commands();
         self.shared.recover_once();
-        CommandDraft::begin(Arc::clone(&self.shared), mark).map_err(unusable)
+        CommandDraft::begin(Arc::clone(&self.shared), mark, beside).map_err(unusable)
     }
 }
 
@@ -219,7 +225,11 @@ enum Left {
 }
 
 impl CommandDraft {
-    fn begin(shared: Arc<SharedCheckpoints>, mark: CallContext) -> io::Result<Self> {
+    fn begin(
+        shared: Arc<SharedCheckpoints>,
+        mark: CallContext,
+        beside: Vec<PathBuf>,
+    ) -> io::Result<Self> {
         let above = shared.before_images().map_err(io::Error::other)?;
         drop(above);
         let mut random = [0; 12];
@@ -236,10 +246,10 @@ impl CommandDraft {
         let mut call = new().write(true).open(path.join(CALL))?;
         // Another process may just look whether it is locked.
         flock(&call, FlockOperation::LockExclusive)?;
-        call.write_all(written(&mark, since_ms).to_string().as_bytes())?;
+        call.write_all(written(&mark, &beside, since_ms).to_string().as_bytes())?;
         let log = new().append(true).open(path.join(LOG))?;
         let dir = openat(CWD, &path, DIRECTORY_READ, Mode::empty())?;
-        Ok(Self { shared, mark, since_ms, path, dir, log, _call: call })
+        Ok(Self { shared, mark, beside, since_ms, path, dir, log, _call: call })
     }
 
     /// Takes over a directory whose process died and whose command has ended.
@@ -261,7 +271,7 @@ impl CommandDraft {
                 return Ok(Left::Nothing);
             }
         };
-        let Some((mark, since_ms)) = read(&text) else {
+        let Some((mark, beside, since_ms)) = read(&text) else {
             fs::remove_dir_all(path)?;
             return Ok(Left::Nothing);
         };
@@ -273,6 +283,7 @@ impl CommandDraft {
         Ok(Left::Taken(Box::new(Self {
             shared,
             mark,
+            beside,
             since_ms,
             path: path.to_owned(),
             dir,
@@ -358,7 +369,8 @@ impl CommandDraft {
         let written = fstat(&file).map_err(CheckpointError::of_store)?;
         let mut bytes = Vec::new();
         file.take(MAX_LOG).read_to_end(&mut bytes).map_err(unusable)?;
-        let mut paths = ChangedPaths::of(&self.shared, &self.path, &self.mark.roots, changes)?;
+        let dirs = self.mark.roots.iter().chain(&self.beside);
+        let mut paths = ChangedPaths::of(&self.shared, &self.path, dirs, changes)?;
         let mut groups = undo_log::read(&bytes);
         if ended == Ended::Unseen {
             paths.finish_last(&mut groups);
@@ -418,21 +430,26 @@ pub(super) fn adopted_contents(state: &Path) -> HashSet<ContentHash> {
 }
 
 /// Returns the call of a directory as JSON.
-fn written(mark: &CallContext, since_ms: i64) -> Value {
-    let roots: Vec<&[u8]> = mark.roots.iter().map(|root| root.as_os_str().as_bytes()).collect();
+fn written(mark: &CallContext, beside: &[PathBuf], since_ms: i64) -> Value {
+    let bytes = |paths: &[PathBuf]| -> Vec<Vec<u8>> {
+        paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect()
+    };
+    let (roots, beside) = (bytes(&mark.roots), bytes(beside));
     json!({
         "session": mark.session, "agent": mark.agent, "turn": mark.turn, "call_id": mark.call_id,
-        "dialect": mark.dialect, "tool": mark.tool, "roots": roots, "since_ms": since_ms,
+        "dialect": mark.dialect, "tool": mark.tool, "roots": roots, "beside": beside,
+        "since_ms": since_ms,
     })
 }
 
-fn read(text: &str) -> Option<(CallContext, i64)> {
+fn read(text: &str) -> Option<(CallContext, Vec<PathBuf>, i64)> {
     let call: Value = serde_json::from_str(text).ok()?;
     let text = |key: &str| call.get(key)?.as_str().map(str::to_owned);
-    let root = |root: &Value| {
-        let bytes = root.as_array()?.iter().map(|byte| u8::try_from(byte.as_u64()?).ok());
+    let path = |path: &Value| {
+        let bytes = path.as_array()?.iter().map(|byte| u8::try_from(byte.as_u64()?).ok());
         Some(PathBuf::from(OsString::from_vec(bytes.collect::<Option<Vec<u8>>>()?)))
     };
+    let paths = |key: &str| call.get(key)?.as_array()?.iter().map(path).collect::<Option<_>>();
     let mark = CallContext {
         session: text("session")?,
         agent: text("agent"),
@@ -440,8 +457,9 @@ fn read(text: &str) -> Option<(CallContext, i64)> {
         call_id: text("call_id")?,
         dialect: text("dialect")?,
         tool: text("tool")?,
-        roots: call.get("roots")?.as_array()?.iter().map(root).collect::<Option<_>>()?,
+        roots: paths("roots")?,
         restores: None,
     };
-    Some((mark, call.get("since_ms")?.as_i64()?))
+    // Older versions wrote none.
+    Some((mark, paths("beside").unwrap_or_default(), call.get("since_ms")?.as_i64()?))
 }

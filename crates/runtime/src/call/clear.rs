@@ -152,9 +152,9 @@ async fn ask(
     let ruling = call.ruling();
     match runtime.approvals {
         Approvals::TrustClient if call.wants_person() => {}
-        Approvals::Allow if call.outside_denied().is_some() => {
-            // It is a yes to what stays in the roots.
-            return Err(call.outside_denied().unwrap_or_else(|| denied_by_rule(ruling)));
+        // It is a yes to what stays in the roots and in the sandbox.
+        Approvals::Allow if call.leaves_roots() || call.leaves_sandbox() => {
+            return Err(call.outside_denied().unwrap_or_else(|| no_person(call)));
         }
         Approvals::Allow | Approvals::TrustClient => {
             open.entry.asked(runtime.approvals.as_str());
@@ -166,11 +166,14 @@ async fn ask(
         }
         Approvals::Auto | Approvals::Ask => {}
     }
+    if let Some(error) = call.missing_program() {
+        return Err(error);
+    }
     let session = open.request.session.clone();
     let asked_for = asked_for(runtime, &open.request);
     if runtime.broker.approvers(&session, &asked_for).is_empty() {
         let denied = || match call.wants_person() {
-            true => no_person(ruling),
+            true => no_person(call),
             false => unanswered(ruling, "nobody can be asked here"),
         };
         return Err(call.outside_denied().unwrap_or_else(denied));
@@ -242,7 +245,10 @@ async fn put(
             is_open: call.loads_unnamed(),
             undo: call.undo_cover(),
             diff: diff.clone(),
-            sandbox: fingerprint.containment().map(str::to_owned),
+            sandbox: match call.leaves_sandbox() {
+                true => Some(String::from("none")),
+                false => fingerprint.containment().map(str::to_owned),
+            },
             rule: ruling.rule,
             origin: ruling.origin.as_ref().map(ToString::to_string),
             why: ruling.why.to_string(),
@@ -417,15 +423,27 @@ fn denied_by_rule(ruling: &Ruling) -> ToolError {
 }
 
 /// The error where only a person may answer, with how to attach one.
-fn no_person(ruling: &Ruling) -> ToolError {
+fn no_person(call: &sinew_guard::Judged) -> ToolError {
+    const ASKS: &str =
+        "an MCP client that supports elicitation asks its user, `sinew call` asks at a terminal";
+    let needs: Vec<String> =
+        call.extra().needs().iter().map(|need| format!("\"{need}\"")).collect();
+    let hint = match needs.as_slice() {
+        [] => format!(
+            "{ASKS}, and `--approvals allow` runs it unasked; `--approvals trust-client` does not count here"
+        ),
+        _ if call.leaves_sandbox() => format!("{ASKS}; no setting allows it"),
+        needs => format!(
+            "{ASKS}, and a rule of the user allows it: `verdict = \"allow\"`, the `command`, and `needs = [{}]`",
+            needs.join(", ")
+        ),
+    };
+    let why = &call.ruling().why;
     ToolError::new(
         Kind::ApprovalDenied,
-        format!("this call needs approval by a person ({}), and nobody can be asked here", ruling.why),
+        format!("this call needs approval by a person ({why}), and nobody can be asked here"),
     )
-    .hint(
-        "an MCP client that supports elicitation asks its user, `sinew call` asks at a terminal, and \
-         `--approvals allow` runs it unasked; `--approvals trust-client` does not count here",
-    )
+    .hint(hint)
 }
 
 fn unanswered(ruling: &Ruling, because: &str) -> ToolError {

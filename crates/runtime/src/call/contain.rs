@@ -95,7 +95,7 @@ pub(super) fn contained(
     };
     let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(request.address())).flatten();
     let cwd = last.as_deref().or(request.cwd.as_deref());
-    let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
+    let contained = decoded.guard.contain_command(&decoded.claims, cwd, roots)?;
     let contained = contained.by(caller, decoded.store.clone());
     let contained = with_hosts(contained, decoded)?;
     let agent = request.agent.as_deref();

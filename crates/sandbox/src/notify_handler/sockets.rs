@@ -10,7 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, MemfdFlags, StatxFlags, memfd_create, statx};
+use rustix::fs::{
+    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, StatxFlags, memfd_create, openat, statx,
+};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, SocketAddrUnix, bind, connect};
@@ -36,8 +38,14 @@ pub(crate) struct BoundSockets(File);
 type Identity = [u8; IDENTITY_BYTES];
 
 impl BoundSockets {
-    pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self(memfd_create(c"sockets", MemfdFlags::CLOEXEC)?.into()))
+    /// Returns the identities of no socket, or of one outside the sandbox that commands may reach.
+    pub(crate) fn with(lent: Option<&Path>) -> io::Result<Self> {
+        let sockets = Self(memfd_create(c"sockets", MemfdFlags::CLOEXEC)?.into());
+        if let Some(lent) = lent {
+            let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            sockets.add(&identity(&openat(CWD, lent, flags, Mode::empty())?)?)?;
+        }
+        Ok(sockets)
     }
 
     fn add(&self, identity: &Identity) -> io::Result<()> {

@@ -11,19 +11,26 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive,
-    mount_change, mount_move, mount_remount, unmount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+    mount_bind, mount_bind_recursive, mount_change, mount_move, mount_remount, move_mount,
+    open_tree, unmount,
 };
+use sinew_fs::stat::identity_of;
 
-use crate::wire::Policy;
+use crate::sandbox_level::{REPLACED, Shortfall};
+use crate::spawn;
+use crate::wire::{Extra, Policy};
 
 /// Devices that commands may use.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Directories of running services, whose sockets lead out of the sandbox.
 pub(crate) const SERVICES: &[&str] = &["/run", "/var/run"];
+
+/// Directories for temporary files, of which a session has its own.
+const TEMPORARY: &[&str] = &["/tmp", "/var/tmp"];
 
 /// Parts of those directories that programs need, and that hold no socket.
 pub(crate) const KEPT_OF_SERVICES: &[&str] =
@@ -64,7 +71,7 @@ pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
     for (path, handle) in &kept {
         place(path, handle)?;
     }
-    for there in ["/tmp", "/var/tmp"] {
+    for there in TEMPORARY {
         if is_real_dir(Path::new(there)) {
             bind(&temporary, Path::new(there))?;
         }
@@ -80,6 +87,93 @@ pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
         fix(path)?;
     }
     policy.private.iter().try_for_each(|dir| make_read_only(dir))
+}
+
+/// Opens the directories that [`lay_out`] is about to cover.
+pub(super) fn covered(policy: &Policy) -> Vec<Held> {
+    let places = SERVICES.iter().chain(TEMPORARY).map(Path::new);
+    let private = policy.private.iter().map(PathBuf::as_path);
+    let sockets = policy.lendable.iter().map(PathBuf::as_path);
+    held_where_there(sockets.chain(places.chain(private).filter(|path| is_real_dir(path))))
+}
+
+/// Adds extra paths to the view of a joined session, in a mount namespace of this process alone. `covered` are directories
+/// of the machine that other mounts cover in that view.
+pub(super) fn extend(policy: &Policy, covered: &[Held]) -> Result<(), Shortfall> {
+    // A mount can only be copied in its own namespace.
+    let copies: Vec<_> = policy
+        .extra
+        .iter()
+        .map(|extra| Ok((extra, copied(extra, covered)?)))
+        .collect::<Result<_, Shortfall>>()?;
+    spawn::unshare_mounts().and_then(|()| add_copies(policy, copies)).map_err(missing)
+}
+
+/// Mounts the copies of extra paths.
+fn add_copies(policy: &Policy, copies: Vec<(&Extra, (OwnedFd, bool))>) -> io::Result<()> {
+    for (extra, (copy, is_dir)) in copies {
+        add_mount_point(&extra.path, is_dir, &policy.private)?;
+        move_mount(&copy, "", CWD, &extra.path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        if extra.is_writable {
+            make_writable(&extra.path)?;
+        }
+    }
+    for path in policy.fixed.iter().filter(|path| is_of_extra(path, policy)) {
+        fix(path)?;
+    }
+    policy.private.iter().try_for_each(|dir| make_read_only(dir))
+}
+
+/// Copies the mount of an extra path, as the machine has it; also returns whether it is a directory.
+fn copied(extra: &Extra, covered: &[Held]) -> Result<(OwnedFd, bool), Shortfall> {
+    let replaced = || Shortfall::new(REPLACED, extra.path.display());
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let within = |(dir, handle)| Some((extra.path.strip_prefix(dir).ok()?, handle));
+    let hidden = covered.iter().find_map(|(dir, handle)| within((dir, handle)));
+    let found = match hidden {
+        Some((rest, handle)) if rest.as_os_str().is_empty() => handle.try_clone().map_err(missing),
+        Some((rest, handle)) => {
+            openat2(handle, rest, flags, Mode::empty(), resolve).map_err(|_| replaced())
+        }
+        None => openat2(CWD, &extra.path, flags, Mode::empty(), resolve).map_err(|_| replaced()),
+    };
+    let found = found?;
+    let stat = fstat(&found).map_err(|errno| missing(errno.into()))?;
+    if identity_of(&stat).of_file() != extra.identity {
+        return Err(replaced());
+    }
+    let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    if is_dir {
+        // A file has nothing mounted beneath it, but may have a mount that hides it.
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    Ok((open_tree(&found, "", flags).map_err(|errno| missing(errno.into()))?, is_dir))
+}
+
+fn missing(error: io::Error) -> Shortfall {
+    Shortfall::new("namespaces", format!("extra paths: {error}"))
+}
+
+fn is_of_extra(path: &Path, policy: &Policy) -> bool {
+    policy.extra.iter().any(|extra| path.starts_with(&extra.path))
+}
+
+/// Makes an empty directory or file to mount an extra path at, unless there is one. Only this view of a private directory
+/// becomes writable.
+fn add_mount_point(path: &Path, is_dir: bool, private: &[PathBuf]) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(());
+    }
+    let writable = MountFlags::NOSUID | MountFlags::NODEV;
+    let covers = |dir: &&PathBuf| path.starts_with(dir);
+    if let Some(dir) = private.iter().find(covers) {
+        mount_remount(dir, with_bind(writable), "")?;
+    }
+    make_empty(path, is_dir)
 }
 
 /// Mounts an empty directory over each private one, with all that is shown of it. They are writable until everything
@@ -106,7 +200,10 @@ fn close_private(policy: &Policy, shown: &[Held]) -> io::Result<()> {
 
 /// Makes an empty directory or file to mount an fd at.
 fn make_mount_point(path: &Path, handle: &OwnedFd) -> io::Result<()> {
-    let is_dir = FileType::from_raw_mode(fstat(handle)?.st_mode) == FileType::Directory;
+    make_empty(path, FileType::from_raw_mode(fstat(handle)?.st_mode) == FileType::Directory)
+}
+
+fn make_empty(path: &Path, is_dir: bool) -> io::Result<()> {
     if is_dir {
         return fs::create_dir_all(path);
     }

@@ -2,7 +2,8 @@
 //! mounts, so that one command reaches a server of another over loopback, and nothing else.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use libc::sock_filter;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -11,16 +12,17 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, sendto, socket};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::mounts;
 use crate::kill_scope;
 use crate::sandbox_level::{Shortfall, WATCHED_NAMES};
 use crate::spawn::{self, Own, Side};
-use crate::wire::Policy;
+use crate::wire::{Join, JoinHandles, Policy};
 use sinew_fs::kernel;
 
-/// Enters the namespaces and mounts their file system view.
-pub(super) fn enter(policy: &Policy) -> Result<(), Shortfall> {
+/// Enters the namespaces and mounts their file system view. Returns by what others can join them, if the policy wants that.
+pub(super) fn enter(policy: &Policy) -> Result<Option<JoinHandles>, Shortfall> {
     let missing =
         |step: &str, error: io::Error| Shortfall::new("namespaces", format!("{step}: {error}"));
     // The list shows the network namespace that this process is about to leave.
@@ -38,10 +40,42 @@ pub(super) fn enter(policy: &Policy) -> Result<(), Shortfall> {
     if !policy.network {
         loopback_up().map_err(|error| missing("loopback device", error))?;
     }
+    let covered = match policy.join {
+        Join::Open => mounts::covered(policy),
+        Join::Alone | Join::Other => Vec::new(),
+    };
     mounts::lay_out(policy, &sockets).map_err(|error| missing("mounts", error))?;
     // A second barrier: if this fails, the seccomp filter still holds.
     let _ = write("/proc/sys/user/max_user_namespaces", "0");
-    Ok(())
+    let handles = (policy.join == Join::Open).then(|| handles(covered));
+    handles.transpose().map_err(|error| missing("handles", error))
+}
+
+/// Opens the namespaces of this process.
+fn handles(covered: Vec<(PathBuf, OwnedFd)>) -> io::Result<JoinHandles> {
+    let open = |name: &str| {
+        let path = format!("/proc/self/ns/{name}");
+        openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    };
+    Ok(JoinHandles { user: open("user")?, mounts: open("mnt")?, network: open("net")?, covered })
+}
+
+/// Enters the namespaces of another session, with extra paths in a mount namespace of its own. So caches and temporary
+/// files are the same in both. It keeps the network of the machine if the policy opens that.
+pub(super) fn join(policy: &Policy, of: JoinHandles) -> Result<(), Shortfall> {
+    let missing =
+        |step: &str, error: io::Error| Shortfall::new("namespaces", format!("{step}: {error}"));
+    let enter = |space: &OwnedFd, of_type| {
+        let entered = move_into_link_name_space(space.as_fd(), Some(of_type));
+        entered.map_err(|errno| missing("setns", errno.into()))
+    };
+    // The rights in the others come with the first.
+    enter(&of.user, LinkNameSpaceType::User)?;
+    if !policy.network {
+        enter(&of.network, LinkNameSpaceType::Network)?;
+    }
+    enter(&of.mounts, LinkNameSpaceType::Mount)?;
+    mounts::extend(policy, &of.covered)
 }
 
 /// Returns whether each command can have a PID namespace with its own `/proc`. Containers that mask parts of

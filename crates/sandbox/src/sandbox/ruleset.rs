@@ -65,7 +65,7 @@ pub(super) fn beneath_the_system(
         policy.hidden.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     let closed: Vec<PathBuf> = hidden.iter().chain(&policy.private).cloned().collect();
     open_beside(&mut ruleset, Path::new("/"), &closed, read())?;
-    for place in &policy.shown {
+    for place in policy.shown.iter().chain(policy.extra.iter().map(|extra| &extra.path)) {
         open_beside(&mut ruleset, place, &hidden, read())?;
     }
     let writes = AccessFs::from_all(ABI_WANTED);

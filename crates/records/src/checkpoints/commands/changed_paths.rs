@@ -106,15 +106,15 @@ struct Look {
 }
 
 impl ChangedPaths {
-    /// Gets ready to look at what a command changed in these roots.
-    pub(super) fn of(
+    /// Gets ready to look at what a command changed in these directories.
+    pub(super) fn of<'p>(
         shared: &Arc<SharedCheckpoints>,
         dir: &Path,
-        roots: &[PathBuf],
+        roots: impl Iterator<Item = &'p PathBuf>,
         changes: CommandChanges,
     ) -> Result<Self, CheckpointError> {
         let held = shared.contents.hold(PATIENT)?;
-        let roots = roots.iter().filter_map(|path| Root::open(path)).collect();
+        let roots = roots.filter_map(|path| Root::open(path)).collect();
         let images = openat(CWD, dir, DIRECTORY_READ, Mode::empty());
         let images = images.map_err(CheckpointError::of_store)?;
         let mut options = File::options();

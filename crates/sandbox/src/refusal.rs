@@ -1,0 +1,104 @@
+//! What the sandbox refused a command, in words for the reply, with what would have allowed it.
+
+use std::path::Path;
+
+use sinew_fs::undo_log::UnkeptReason;
+use sinew_tool::{Need, Refused, line_name};
+
+use super::{quoted, wire};
+
+/// Returns a refusal in words.
+pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) -> Refused {
+    let base = Refused {
+        times,
+        deed: "change",
+        what: refused.path().map(|path| line_name(path).into_owned()).unwrap_or_default(),
+        why: String::new(),
+        grant: String::new(),
+        need: need_of(&refused),
+        fails: false,
+    };
+    match refused {
+        wire::Refused::Protected { name, .. } => Refused {
+            grant: format!("run.unprotected = [{}]", quoted(&name)),
+            why: format!("`{name}` is a protected name"),
+            fails: true,
+            ..base
+        },
+        wire::Refused::Content { name, why, .. } => Refused {
+            grant: format!("run.unprotected = [{}]", quoted(&name)),
+            why,
+            fails: true,
+            ..base
+        },
+        wire::Refused::Denied { why, .. } => Refused {
+            deed: "open",
+            why,
+            grant: String::from("tools.fs.deny_paths and tools.fs.allow_paths without it"),
+            ..base
+        },
+        wire::Refused::Outside { path } => Refused {
+            grant: root_for(&path, home),
+            why: String::from("it is outside the roots"),
+            ..base
+        },
+        wire::Refused::Socket { .. } => Refused {
+            deed: "reach",
+            why: String::from("a program outside the sandbox listens there"),
+            grant: String::from(
+                "start that program in this session, by a command in the background",
+            ),
+            ..base
+        },
+        wire::Refused::Datagrams => Refused {
+            deed: "make",
+            what: String::from("a Unix datagram socket"),
+            why: String::from("it could send to programs outside the sandbox"),
+            grant: String::from("a stream socket, or run.sandbox = \"none\""),
+            ..base
+        },
+        wire::Refused::NotKept { reason, .. } => Refused {
+            why: String::from(match reason {
+                UnkeptReason::Large => {
+                    "it ran unasked, and the old content is too large to keep for undo"
+                }
+                UnkeptReason::Budget => "it ran unasked, and it changes more than is kept for undo",
+                UnkeptReason::Failed => {
+                    "it ran unasked, and the old content could not be kept for undo"
+                }
+            }),
+            grant: String::from("an approval (run.ask = \"always\")"),
+            fails: true,
+            ..base
+        },
+        wire::Refused::Network { address } => Refused {
+            deed: "reach",
+            what: address,
+            why: String::from("the network is closed"),
+            grant: String::from("run.network = true"),
+            ..base
+        },
+    }
+}
+
+/// Returns the root that would hold a path.
+fn root_for(path: &Path, home: Option<&Path>) -> String {
+    match path.parent() {
+        Some(dir) if dir != "/" && Some(dir) != home => format!("--root {}", line_name(dir)),
+        _ => String::from("a root with a directory of its own for it"),
+    }
+}
+
+/// Returns what the call of a command can need, so that it would not be refused.
+fn need_of(refused: &wire::Refused) -> Option<Need> {
+    match refused {
+        // A file may be missing; its directory may not.
+        wire::Refused::Outside { path } => path.parent().map(|dir| Need::Write(dir.to_owned())),
+        wire::Refused::Socket { .. } | wire::Refused::Datagrams => Some(Need::Unsandboxed),
+        wire::Refused::Network { .. } => Some(Need::Network),
+        wire::Refused::Protected { .. }
+        | wire::Refused::Content { .. }
+        | wire::Refused::Denied { .. }
+        | wire::Refused::NotKept { .. } => None,
+    }
+}
