@@ -54,6 +54,8 @@ pub const PROXIES: [&str; 8] = [
     "NO_PROXY",
 ];
 const SHELL: &str = "SHELL";
+const NO_COLOR: &str = "NO_COLOR";
+const TERM: &str = "TERM";
 const SSH_AUTH_SOCK: &str = "SSH_AUTH_SOCK";
 /// `--require-sandbox`.
 pub const REQUIRE_SANDBOX: &str = "SINEW_REQUIRE_SANDBOX";
@@ -127,6 +129,12 @@ pub fn of_server(name: &str) -> Option<String> {
 /// Returns the user's shell.
 pub fn shell() -> Option<PathBuf> {
     directory(SHELL)
+}
+
+/// Returns whether a terminal gets colors: not where `NO_COLOR` has a value or `TERM` is `dumb`.
+pub fn allow_colors() -> bool {
+    let has = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    has(NO_COLOR).is_none() && has(TERM).is_some_and(|term| term != "dumb")
 }
 
 /// Returns the socket of the user's SSH agent.

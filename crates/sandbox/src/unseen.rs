@@ -44,7 +44,8 @@ impl Commands {
             return Vec::new();
         }
         let hidden = self.hidden_in(&complaints);
-        let private = self.private_in(&complaints);
+        let is_hidden = |path: &Path| self.settings.hidden.iter().any(|dir| path.starts_with(dir));
+        let private = self.private_in(&complaints, &is_hidden);
         hidden.into_iter().chain(private).take(MAX_TOLD).collect()
     }
 
@@ -60,7 +61,11 @@ impl Commands {
     }
 
     /// Returns the private paths that complaints name. Whether they are there is not looked at: that is private too.
-    fn private_in(&self, complaints: &[Vec<u8>]) -> Vec<Refused> {
+    fn private_in(
+        &self,
+        complaints: &[Vec<u8>],
+        is_hidden: &dyn Fn(&Path) -> bool,
+    ) -> Vec<Refused> {
         let mut found = BTreeMap::<PathBuf, usize>::new();
         let homes = self.settings.homes.iter();
         let dirs: BTreeSet<&PathBuf> = self.private().dirs.iter().chain(homes).collect();
@@ -79,7 +84,8 @@ impl Commands {
                     let path = rest.split(is_end).next().unwrap_or_default();
                     let path = Path::new(OsStr::from_bytes(path));
                     let is_known = found.contains_key(path) || found.len() < MAX_FOUND;
-                    if is_known && !of_line.contains(path) && self.conceals(path) {
+                    let is_new = is_known && !of_line.contains(path) && !is_hidden(path);
+                    if is_new && self.conceals(path) {
                         of_line.insert(path.to_owned());
                         *found.entry(path.to_owned()).or_default() += 1;
                     }
