@@ -36,6 +36,13 @@ pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// The user's home directory.
 pub const HOME: &str = "HOME";
 
+/// The directory of Claude Code's files, by default `~/.claude` and the home directory.
+pub const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
+/// The directory of Codex's files, by default `~/.codex`.
+pub const CODEX_HOME: &str = "CODEX_HOME";
+/// The directory above Gemini CLI's `.gemini`, by default the home directory.
+pub const GEMINI_CLI_HOME: &str = "GEMINI_CLI_HOME";
+
 /// The search path of programs.
 pub const PATH: &str = "PATH";
 /// The key of Tavily for searches.
@@ -106,6 +113,12 @@ pub fn config_home() -> Option<PathBuf> {
 /// Returns the XDG state directory, if `XDG_STATE_HOME` is set.
 pub fn state_home() -> Option<PathBuf> {
     directory(XDG_STATE_HOME)
+}
+
+/// Returns the directory that a variable of an MCP client names.
+pub fn client_directory(name: &str) -> Option<PathBuf> {
+    let is_known = [CLAUDE_CONFIG_DIR, CODEX_HOME, GEMINI_CLI_HOME].contains(&name);
+    is_known.then(|| directory(name)).flatten()
 }
 
 /// Returns the key of a provider of searches or models.

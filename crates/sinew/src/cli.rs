@@ -1,5 +1,7 @@
 //! The command line.
 
+mod setup;
+
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use clap_complete::Shell;
 use crate::config::env_vars;
 use crate::config::import::Form;
 use crate::screen;
+
+pub use self::setup::{SetupArgs, SetupClient};
 
 /// Tool runtime for LLM agents: sandboxed file, search, edit and shell tools with approvals, audit log and undo.
 #[derive(Debug, Parser)]
@@ -176,6 +180,8 @@ pub enum Command {
     Call(CallArgs),
     /// Serve the tools over MCP on standard input and output.
     Mcp(McpArgs),
+    /// Register sinew at an MCP client, or list the clients on this machine; `--undo` takes that back.
+    Setup(SetupArgs),
     /// Take calls and answers to questions as JSON lines, and give replies, progress and questions as they
     /// come: {type: "call", id, name, arguments}, {type: "cancel", id}, {type: "answer", question, answer,
     /// reason?} in; {type: "reply", id, …}, {type: "progress", id, …}, {type: "question", question, id, …} and

@@ -19,6 +19,7 @@ pub(crate) mod policy;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod sessions;
+pub(crate) mod setup;
 pub(crate) mod skills;
 pub(crate) mod tools;
 pub(crate) mod trust;

@@ -139,6 +139,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         }
     };
     match &cli.command {
+        cli::Command::Setup(args) => commands::setup::run(args),
         cli::Command::Trust(args) => commands::trust::run(&cli.global, args),
         cli::Command::Import { form, file, out } => {
             commands::import::run(*form, file, out.as_deref())

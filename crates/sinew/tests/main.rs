@@ -42,6 +42,7 @@ mod race;
 mod readme;
 mod rows;
 mod served;
+mod setup;
 mod shell;
 mod signals;
 mod snapshot;

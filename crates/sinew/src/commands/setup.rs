@@ -1,0 +1,132 @@
+//! `sinew setup`: registers sinew as an MCP server of a client, and takes that back.
+//!
+//! The clients are rows of one table. A file is edited as text, so that every other byte stays, and a record in the state
+//! directory says what was written: `--undo` removes that, as far as it is unchanged.
+
+mod clients;
+mod config_file;
+mod edit;
+mod error;
+mod host;
+mod json_layout;
+mod json_text;
+mod plan;
+mod record;
+mod rehearsal;
+mod report;
+mod toml_text;
+mod verb;
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use self::clients::{CLIENTS, ClientRow};
+use self::error::SetupError;
+use self::host::Host;
+use self::plan::{Plan, Status};
+use self::rehearsal::End;
+use self::report::Report;
+use crate::cli::SetupArgs;
+use crate::screen::say;
+
+/// Lists the clients, or sets one up.
+pub(crate) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
+    let done = match args.client {
+        None => list(args.json),
+        Some(client) => one(client.name(), args),
+    };
+    match done {
+        Ok(code) => Ok(code),
+        Err(error) => match error.downcast::<SetupError>() {
+            Ok(error) if args.json => {
+                let error = json!({ "kind": error.kind(), "message": error.to_string() });
+                report::print(&json!({ "ok": false, "error": error }))?;
+                Ok(ExitCode::FAILURE)
+            }
+            Ok(error) => {
+                say(&error.to_string());
+                Ok(ExitCode::FAILURE)
+            }
+            Err(error) => Err(error),
+        },
+    }
+}
+
+fn list(as_json: bool) -> anyhow::Result<ExitCode> {
+    let host = Host::of_process()?;
+    let mut rows = Vec::new();
+    for client in CLIENTS {
+        let client = if host.has(client) { plan::client(&host, client.name) } else { None }
+            .unwrap_or(client);
+        let status = plan::status(&host, client);
+        let planned = Plan::setup(&host, client, false);
+        rows.push(report::Row::of(&host, client, status, planned));
+    }
+    report::list(&rows, as_json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
+    let host = Host::of_process()?;
+    let Some(client) = plan::client(&host, name) else { anyhow::bail!("no such client: {name}") };
+    let mut report = Report::new(client, args.json);
+    if args.undo {
+        let Some(plan) = Plan::undo(&host, client)? else {
+            report.note(format!("nothing to undo: no setup of {} is recorded here", client.title));
+            report.print()?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        report.undo(&host, &plan);
+        if !args.dry_run {
+            plan.carry_out(&host)?;
+        }
+        report.end(args.dry_run);
+        report.print()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    check_installed(&host, client)?;
+    let plan = Plan::setup(&host, client, args.beside)?;
+    let changes = !plan.is_empty();
+    report.setup(&host, &plan, args.beside);
+    if let (true, Some(doubt)) = (changes, host.doubt()) {
+        let program = &host.program;
+        say(&format!(
+            "{doubt}: {program}; install sinew elsewhere, then run `sinew setup {name}` again"
+        ));
+    }
+    if changes && !args.dry_run {
+        plan.carry_out(&host)?;
+    }
+    report.end(args.dry_run);
+    if !changes || args.dry_run {
+        report.print()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    report.begin_rehearsal()?;
+    let home = host.path(host::At(host::Base::Home, ""));
+    let steps = rehearsal::run(&host, &home, &mut |step| report::tell(step, args.json))?;
+    let is_failed = steps.iter().any(|step| step.end == End::Failed);
+    report.print_rehearsal(&steps)?;
+    Ok(ExitCode::from(u8::from(is_failed)))
+}
+
+fn check_installed(host: &Host, client: &ClientRow) -> Result<(), SetupError> {
+    if host.has(client) {
+        return Ok(());
+    }
+    Err(SetupError::NotInstalled {
+        title: client.title,
+        program: client.programs.first().copied().unwrap_or_default(),
+        dir: client.dirs.first().map(|dir| host.shown(&host.path(*dir))).unwrap_or_default(),
+    })
+}
+
+/// Returns whether sinew is registered in words.
+fn words(status: Status) -> &'static str {
+    match status {
+        Status::Absent => "no",
+        Status::Present => "yes",
+        Status::Other => "another value",
+    }
+}

@@ -1,0 +1,354 @@
+//! Adds values to the text of a configuration file, and removes them again, so that every other byte stays.
+//!
+//! An edit is a list of insertions: it replaces nothing. While the text is as an edit left it, taking the insertions out
+//! gives the old bytes. After other changes each value is found by its path, and removed only while it is equal.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::error::EditError;
+use super::{json_text, toml_text};
+
+/// The byte order mark, which no parser here takes.
+const BOM: &str = "\u{feff}";
+
+/// The format of a configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum TextFormat {
+    /// JSON with comments and trailing commas.
+    Json,
+    Toml,
+}
+
+/// How a value is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Role {
+    /// The server: a different value of this name is an error.
+    Server,
+    /// A setting: a different value stays and is reported.
+    Setting,
+    /// An element of the array at the path.
+    Element,
+}
+
+/// A value at a path of a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Item {
+    pub(super) path: Vec<String>,
+    pub(super) value: Value,
+    pub(super) role: Role,
+}
+
+impl Item {
+    /// Returns the path as a reader writes it.
+    pub(super) fn shown(&self) -> String {
+        self.path.join(".")
+    }
+}
+
+/// A text at an offset of the old text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Insertion {
+    pub(super) at: usize,
+    pub(super) text: String,
+}
+
+/// What an edit adds to a text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Edit {
+    /// In the order of their offsets.
+    pub(super) insertions: Vec<Insertion>,
+    /// The values that the text lacked.
+    pub(super) items: Vec<Item>,
+    /// The objects and arrays that the text lacked.
+    pub(super) containers: Vec<Vec<String>>,
+}
+
+/// A text with values added.
+#[derive(Debug)]
+pub(super) struct Merged {
+    pub(super) text: String,
+    pub(super) edit: Edit,
+    /// The settings that are there with another value, and what is there in place of an object or array.
+    pub(super) left: Vec<Item>,
+}
+
+/// How a wanted value relates to a text.
+#[derive(Debug, PartialEq)]
+pub(super) enum ItemMatch {
+    /// It is there.
+    Present,
+    /// Another value is there.
+    Other(Value),
+    /// The path is absent from this depth on.
+    Absent { depth: usize },
+    /// The value at this depth is neither an object nor the array that is needed.
+    Shape { depth: usize },
+}
+
+/// Adds the items that a text lacks.
+pub(super) fn merge(format: TextFormat, text: &str, wanted: &[Item]) -> Result<Merged, EditError> {
+    let body = text.strip_prefix(BOM).unwrap_or(text);
+    let tree = parse(format, body)?;
+    let (mut missing, mut left) = (Vec::new(), Vec::new());
+    let mut containers: Vec<Vec<String>> = Vec::new();
+    for item in wanted {
+        match look(&tree, item) {
+            ItemMatch::Present => {}
+            ItemMatch::Absent { depth } => {
+                let last = item.path.len() - usize::from(item.role != Role::Element);
+                let new = (depth + 1..=last).filter_map(|n| item.path.get(..n).map(<[_]>::to_vec));
+                let new: Vec<_> = new.filter(|path| !containers.contains(path)).collect();
+                containers.extend(new);
+                missing.push(item.clone());
+            }
+            ItemMatch::Other(value) if item.role == Role::Server => {
+                return Err(EditError::Taken { key: item.shown(), value: value.to_string() });
+            }
+            ItemMatch::Shape { depth } if item.role == Role::Server => {
+                let key = item.path.get(..depth).unwrap_or_default().join(".");
+                return Err(EditError::Shape { key });
+            }
+            ItemMatch::Other(_) => left.push(item.clone()),
+            ItemMatch::Shape { depth } => {
+                let path = item.path.get(..depth).unwrap_or_default().to_vec();
+                let what = Item { path, ..item.clone() };
+                if left.iter().all(|known: &Item| known.path != what.path) {
+                    left.push(what);
+                }
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(Merged { text: text.to_owned(), edit: Edit::default(), left });
+    }
+    let mut insertions = match format {
+        TextFormat::Json => json_text::insertions(body, &missing)?,
+        TextFormat::Toml => toml_text::insertions(body, &missing)?,
+    };
+    insertions.iter_mut().for_each(|one| one.at += text.len() - body.len());
+    insertions.sort_by_key(|one| one.at);
+    let new = apply(text, &insertions).ok_or(EditError::Unsafe)?;
+    // What was inserted is read again: the file must say what it said before, and the items.
+    let mut expected = tree;
+    missing.iter().for_each(|item| graft(&mut expected, item));
+    let read =
+        parse(format, new.strip_prefix(BOM).unwrap_or(&new)).map_err(|_| EditError::Unsafe)?;
+    if read != expected {
+        return Err(EditError::Unsafe);
+    }
+    Ok(Merged { text: new, edit: Edit { insertions, items: missing, containers }, left })
+}
+
+/// Parses a text without a byte order mark; one without a value is an empty object.
+pub(super) fn parse(format: TextFormat, body: &str) -> Result<Value, EditError> {
+    match format {
+        TextFormat::Json => json_text::parse(body),
+        TextFormat::Toml => toml_text::parse(body),
+    }
+}
+
+/// Returns how an item relates to a tree.
+pub(super) fn look(tree: &Value, item: &Item) -> ItemMatch {
+    let mut at = tree;
+    for (depth, key) in item.path.iter().enumerate() {
+        let Some(object) = at.as_object() else { return ItemMatch::Shape { depth } };
+        match object.get(key) {
+            Some(value) => at = value,
+            None => return ItemMatch::Absent { depth },
+        }
+    }
+    match (item.role, at) {
+        (Role::Element, Value::Array(elements)) if elements.contains(&item.value) => {
+            ItemMatch::Present
+        }
+        (Role::Element, Value::Array(_)) => ItemMatch::Absent { depth: item.path.len() },
+        (Role::Element, _) => ItemMatch::Shape { depth: item.path.len() },
+        (Role::Server, found) if starts_same(found, &item.value) => ItemMatch::Present,
+        (Role::Setting, found) if *found == item.value => ItemMatch::Present,
+        (Role::Server | Role::Setting, found) => ItemMatch::Other(found.clone()),
+    }
+}
+
+/// Returns whether two entries of a server start the same program with the same arguments.
+pub(super) fn starts_same(one: &Value, other: &Value) -> bool {
+    fn words(server: &Value) -> Option<Vec<&str>> {
+        let args = server.get("args").and_then(Value::as_array);
+        let args = args.into_iter().flatten().map(Value::as_str);
+        match server.get("command")? {
+            Value::Array(words) => words.iter().map(Value::as_str).chain(args).collect(),
+            command => std::iter::once(command.as_str()).chain(args).collect(),
+        }
+    }
+    words(one).is_some_and(|words_of_one| Some(words_of_one) == words(other))
+}
+
+/// Adds an item to a tree.
+pub(super) fn graft(tree: &mut Value, item: &Item) {
+    let mut at = tree;
+    let (parents, last) = match (item.role, item.path.split_last()) {
+        (Role::Element, _) | (_, None) => (item.path.as_slice(), None),
+        (_, Some((last, parents))) => (parents, Some(last)),
+    };
+    for (depth, key) in parents.iter().enumerate() {
+        let is_array = last.is_none() && depth + 1 == parents.len();
+        let empty = if is_array { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+        let Some(object) = at.as_object_mut() else { return };
+        at = object.entry(key.clone()).or_insert(empty);
+    }
+    match (at, last) {
+        (Value::Array(elements), None) => elements.push(item.value.clone()),
+        (Value::Object(object), Some(key)) => drop(object.insert(key.clone(), item.value.clone())),
+        _ => {}
+    }
+}
+
+/// Removes an item from a tree, and then the containers that are empty.
+pub(super) fn prune(tree: &mut Value, item: &Item, containers: &[Vec<String>]) {
+    let (parents, last) = match (item.role, item.path.split_last()) {
+        (Role::Element, _) | (_, None) => (item.path.as_slice(), None),
+        (_, Some((last, parents))) => (parents, Some(last)),
+    };
+    match (at_mut(tree, parents), last) {
+        (Some(Value::Array(elements)), None) => elements.retain(|one| *one != item.value),
+        (Some(Value::Object(object)), Some(key)) => drop(object.shift_remove(key)),
+        _ => {}
+    }
+    for path in containers.iter().rev().filter(|path| item.path.starts_with(path)) {
+        let is_empty = at_mut(tree, path).is_some_and(|value| is_empty(value));
+        let Some((key, parents)) = path.split_last() else { continue };
+        if let (true, Some(Value::Object(object))) = (is_empty, at_mut(tree, parents)) {
+            object.shift_remove(key);
+        }
+    }
+}
+
+fn at_mut<'a>(tree: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
+    path.iter().try_fold(tree, |at, key| at.get_mut(key))
+}
+
+/// Returns whether an object or array has nothing in it.
+pub(super) fn is_empty(value: &Value) -> bool {
+    value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// Puts insertions into a text.
+pub(super) fn apply(text: &str, insertions: &[Insertion]) -> Option<String> {
+    let (mut new, mut from) = (String::with_capacity(text.len()), 0);
+    for one in insertions {
+        new.push_str(text.get(from..one.at)?);
+        new.push_str(&one.text);
+        from = one.at;
+    }
+    new.push_str(text.get(from..)?);
+    Some(new)
+}
+
+/// Takes insertions out of a text; returns `None` where one is not at its place.
+pub(super) fn revert(text: &str, insertions: &[Insertion]) -> Option<String> {
+    let (mut old, mut from, mut shift) = (String::with_capacity(text.len()), 0, 0);
+    for one in insertions {
+        let at = one.at + shift;
+        old.push_str(text.get(from..at)?);
+        from = at + one.text.len();
+        if text.get(at..from)? != one.text {
+            return None;
+        }
+        shift += one.text.len();
+    }
+    old.push_str(text.get(from..)?);
+    Some(old)
+}
+
+/// A text with the values of an edit removed.
+#[derive(Debug, PartialEq)]
+pub(super) struct Undone {
+    pub(super) text: String,
+    /// The items that stay, because their values changed since.
+    pub(super) kept: Vec<Item>,
+    /// Whether the text was exactly as the edit had left it.
+    pub(super) is_exact: bool,
+}
+
+/// Removes the values of an edit that are still equal.
+pub(super) fn undo(
+    format: TextFormat,
+    text: &str,
+    edit: &Edit,
+    is_untouched: bool,
+) -> Result<Undone, EditError> {
+    if is_untouched && let Some(text) = revert(text, &edit.insertions) {
+        return Ok(Undone { text, kept: Vec::new(), is_exact: true });
+    }
+    let bom = if text.starts_with(BOM) { BOM } else { "" };
+    let mut body = text.strip_prefix(BOM).unwrap_or(text).to_owned();
+    let tree = parse(format, &body)?;
+    let (ours, kept): (Vec<_>, Vec<_>) = edit
+        .items
+        .iter()
+        .filter(|item| is_there(&tree, item))
+        .partition(|item| is_equal(&tree, item));
+    let kept: Vec<Item> = kept.into_iter().cloned().collect();
+    let mut expected = tree;
+    ours.iter().for_each(|item| prune(&mut expected, item, &edit.containers));
+    // Where only other parts changed, the insertions are still there, each in one piece.
+    if kept.is_empty()
+        && let Some(without) = cut(&body, &edit.insertions)
+        && parse(format, &without).is_ok_and(|read| read == expected)
+    {
+        return Ok(Undone { text: format!("{bom}{without}"), kept, is_exact: false });
+    }
+    for item in ours {
+        body = match format {
+            TextFormat::Json => json_text::without(&body, item, &edit.containers)?,
+            TextFormat::Toml => toml_text::without(&body, item, &edit.containers)?,
+        };
+    }
+    if parse(format, &body).map_err(|_| EditError::Unsafe)? != expected {
+        return Err(EditError::Unsafe);
+    }
+    Ok(Undone { text: format!("{bom}{body}"), kept, is_exact: false })
+}
+
+/// Returns whether a property, or the array of an element, is there.
+fn is_there(tree: &Value, item: &Item) -> bool {
+    let found = item.path.iter().try_fold(tree, |at, key| at.get(key));
+    match item.role {
+        // An element that is gone was removed by its owner, which is no change of a value.
+        Role::Element => {
+            found.and_then(Value::as_array).is_some_and(|elements| elements.contains(&item.value))
+        }
+        Role::Server | Role::Setting => found.is_some(),
+    }
+}
+
+fn is_equal(tree: &Value, item: &Item) -> bool {
+    let found = item.path.iter().try_fold(tree, |at, key| at.get(key));
+    item.role == Role::Element || found == Some(&item.value)
+}
+
+/// Cuts the text of each insertion, which must be there once, out of a text. A comma of its own is as far before the next
+/// insertion as it was.
+fn cut(body: &str, insertions: &[Insertion]) -> Option<String> {
+    const COMMA: &str = ",";
+    let mut text = body.to_owned();
+    for (n, one) in insertions.iter().enumerate().filter(|(_, one)| one.text != COMMA) {
+        let mut places = text.match_indices(&one.text).map(|(at, _)| at);
+        let (at, None) = (places.next()?, places.next()) else { return None };
+        text.replace_range(at..at + one.text.len(), "");
+        let before = n.checked_sub(1).and_then(|n| insertions.get(n));
+        if let Some(comma) = before.filter(|before| before.text == COMMA) {
+            let place = at.checked_sub(one.at - comma.at + COMMA.len())?;
+            if text.get(place..place + COMMA.len())? != COMMA {
+                return None;
+            }
+            text.replace_range(place..place + COMMA.len(), "");
+        }
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! The errors of `sinew setup`.
+
+use std::path::PathBuf;
+
+/// Why a text cannot be edited. The file is added by [`SetupError::File`].
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum EditError {
+    #[error("line {line}, column {column}: {problem}; correct the file first, nothing was changed")]
+    Syntax { line: usize, column: usize, problem: String },
+    #[error("the key stands twice, and clients take either; remove one of them first: {0}")]
+    Twice(String),
+    #[error(
+        "another value has this place, which `sinew setup` did not write; rename or remove it first: {key} = {value}"
+    )]
+    Taken { key: String, value: String },
+    #[error("{}, so no server can be added; correct it first", shape(key))]
+    Shape { key: String },
+    #[error(
+        "the value cannot be edited without a change elsewhere; edit the file by hand, as docs/clients.md shows"
+    )]
+    Unsafe,
+}
+
+fn shape(key: &str) -> String {
+    match key {
+        "" => String::from("the file holds no object"),
+        key => format!("`{key}` is no object"),
+    }
+}
+
+/// Why a client was not set up.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SetupError {
+    #[error(
+        "{title} is not installed: PATH has no `{program}`, and there is no {dir}; install it first"
+    )]
+    NotInstalled { title: &'static str, program: &'static str, dir: String },
+    #[error(
+        "PATH has no `{program}`, which registers servers of {title}; install it, or add by hand to {file}: {entry}"
+    )]
+    NoProgram { title: &'static str, program: &'static str, file: String, entry: String },
+    #[error("{}: {problem}", path.display())]
+    File { path: PathBuf, problem: EditError },
+    #[error("{}: {problem}", path.display())]
+    Refused { path: PathBuf, problem: &'static str },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: std::io::Error },
+    #[error("`{command}` failed: {said}")]
+    Verb { command: String, said: String },
+    #[error(
+        "{0} is not set, so the files of clients cannot be found; set it to an absolute directory"
+    )]
+    NoPlace(&'static str),
+    #[error("the path of this program is not UTF-8, and no configuration file can name it; move it: {}", .0.display())]
+    Program(PathBuf),
+    #[error("{}: the record of an earlier setup cannot be read: {problem}; move it away, then check the client's file by hand", path.display())]
+    Record { path: PathBuf, problem: String },
+}
+
+impl SetupError {
+    /// Returns the name of the error for programs.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::NotInstalled { .. } => "not_installed",
+            Self::NoProgram { .. } => "no_program",
+            Self::File { problem, .. } => match problem {
+                EditError::Syntax { .. } => "syntax",
+                EditError::Twice(_) | EditError::Shape { .. } => "shape",
+                EditError::Taken { .. } => "taken",
+                EditError::Unsafe => "unsafe",
+            },
+            Self::Refused { .. } => "refused",
+            Self::Io { .. } => "io",
+            Self::Verb { .. } => "client_failed",
+            Self::NoPlace(_) => "no_place",
+            Self::Program(_) => "program",
+            Self::Record { .. } => "record",
+        }
+    }
+}
