@@ -239,8 +239,8 @@ def project(directory):
     return root
 
 
-def claude(root, address):
-    """Lets Claude Code do the task, and returns its events."""
+def claude(root, address, **more):
+    """Lets Claude Code do the task, with more variables, and returns its events."""
     kept = {name: os.environ[name] for name in os.environ if not name.startswith("CLAUDE")}
     done = subprocess.run(
         ["claude", "-p", TASK, "--model", "claude-sonnet-4-5", "--output-format", "stream-json",
@@ -254,6 +254,7 @@ def claude(root, address):
             "DISABLE_AUTOUPDATER": "1",
             "MAX_THINKING_TOKENS": "0",
             "IS_SANDBOX": "1",
+            **more,
         },
     )
     if done.returncode:
@@ -421,6 +422,42 @@ def results(events):
     return found
 
 
+def by_setup(directory, address):
+    """Registers sinew by `sinew setup` in a home of its own, lets Claude Code work through it, and takes that back."""
+    home, root = directory / "registered", directory / "registered-project"
+    checks.write(root / "src/greet.rs", SOURCE)
+    written = '{\n\t"includeCoAuthoredBy" : false,\n\t"permissions": { "deny":["WebFetch"] }\n}'
+    settings = checks.write(home / ".claude/settings.json", written)
+
+    def listed():
+        done = subprocess.run(
+            ["claude", "mcp", "list"], cwd=root, capture_output=True, text=True, timeout=60,
+            env={**os.environ, "HOME": str(home)},
+        )
+        return done.stdout + done.stderr
+
+    def setup(*args):
+        code, said, errors = checks.sinew("setup", "claude", *args, cwd=root, env={"HOME": str(home)})
+        equal(code, 0, said + errors)
+        return said
+
+    with check("`sinew setup claude` registers sinew by Claude Code's own command, and rehearses"):
+        contains(setup(), "ran claude mcp add-json -s user sinew", "brought notes.txt back", ".ssh/id_ed25519: refused")
+        contains(setup(), "already configured")
+    with check("Claude Code lists the server as connected"):
+        contains(listed(), f"sinew: {checks.binary()} mcp", "Connected")
+    with check("it works through the server, without tools of its own"):
+        events = claude(root, address, HOME=str(home))
+        start = next(event for event in events if event.get("subtype") == "init")
+        equal([(server["name"], server["status"]) for server in start["mcp_servers"]], [("sinew", "connected")])
+        equal(sorted(set(start["tools"]) & set(DENIED)), [])
+        equal((root / "src/greet.rs").read_bytes(), SOURCE.replace(*GREETING).encode())
+    with check("after `--undo` the settings are as before, and the server is gone"):
+        contains(setup("--undo"), "ran claude mcp remove -s user sinew")
+        equal(settings.read_text(), written)
+        true("sinew" not in listed(), listed())
+
+
 def body(directory):
     with check("Claude Code and the scripted model are installed"):
         missing = [name for name in ["claude", "llmock"] if not shutil.which(name)]
@@ -472,6 +509,8 @@ def body(directory):
         equal(rows, expected)
     with check("the ledger has the call of the other server with its pinned definition"):
         contains(checks.records("tool = 'fx__echo'")[-1]["text"], "the tool `echo` of the server `fx`, definition ")
+    with model(directory) as (address, _):
+        by_setup(directory, address)
 
 
 def whole(directory):

@@ -22,7 +22,7 @@ struct Setup {
     bin: PathBuf,
 }
 
-/// What a run left.
+/// The output of a run.
 struct Ran {
     code: i32,
     out: String,
@@ -78,8 +78,7 @@ impl Setup {
         path
     }
 
-    /// Returns every path of home and project, with content and mode. What sinew and the database of the test keep is left
-    /// out.
+    /// Returns every path of home and project, with content and mode, except the files of sinew and of the test.
     fn tree(&self) -> BTreeMap<PathBuf, (u32, String)> {
         let mut tree = BTreeMap::new();
         let mut left = vec![self.place.home.clone(), self.place.root.clone()];
@@ -300,7 +299,7 @@ fn check_bytes(case: &Case) {
     assert_eq!(setup.tree_without_calls(), before, "{client}: {text}");
     assert!(setup.works(&[client, "--undo"]).contains("nothing to undo"));
 
-    // What its owner changed meanwhile stays.
+    // Other changes of the owner stay.
     setup.works(&[client]);
     let (from, to) = change;
     let change =
@@ -466,13 +465,13 @@ fn links_stay_links() {
     assert_eq!(setup.tree(), before);
 }
 
-/// What is laid out before a setup that is refused.
+/// Lays out a home in which a setup is refused.
 type LayOut = fn(&Setup);
 
 fn set_mode(setup: &Setup, path: &str, mode: u32) {
     fs::set_permissions(setup.path(path), fs::Permissions::from_mode(mode)).unwrap();
 }
-/// What is wrong: the client, how it is laid out, and what the error says.
+/// A client, a home in which its setup is refused, and a part of the error.
 const BAD: &[(&str, LayOut, &str)] = &[
     (
         "cursor",
@@ -521,7 +520,7 @@ const BAD: &[(&str, LayOut, &str)] = &[
     (
         "cursor",
         |setup| drop(setup.write(".cursor/mcp.json", "{\"a\": 1, \"a\": 2}")),
-        "the key stands twice",
+        "the key appears twice",
     ),
     (
         "cursor",
@@ -592,7 +591,7 @@ fn what_cannot_be_set_up_changes_nothing() {
         let object: Value = serde_json::from_str(&ran.out).unwrap();
         assert!(object["error"]["message"].as_str().unwrap().contains(error), "{object}");
         assert_eq!((ran.code, &object["ok"]), (1, &json!(false)));
-        // Nothing was done, so nothing is recorded, and the list says what is wrong.
+        // Without a change there is no record, and the list works.
         assert!(setup.works(&[client, "--undo"]).contains("nothing to undo"), "{error}");
         setup.works(&[]);
         for path in [".cursor", ".cursor/mcp.json"] {

@@ -1,7 +1,7 @@
 //! `sinew setup`: registers sinew as an MCP server of a client, and takes that back.
 //!
 //! The clients are rows of one table. A file is edited as text, so that every other byte stays, and a record in the state
-//! directory says what was written: `--undo` removes that, as far as it is unchanged.
+//! directory lists the values: `--undo` removes those that are unchanged.
 
 mod clients;
 mod config_file;

@@ -26,11 +26,11 @@ pub(super) struct ClientRow {
     pub(super) form: Form,
     /// Whether the client's own command writes the server.
     pub(super) by_verb: bool,
-    /// What switches the client's own tools off.
+    /// The settings that switch the client's own tools off.
     pub(super) instead: &'static [Switch],
-    /// What the client keeps of its own all the same.
+    /// The tools that the client keeps all the same, for the user.
     pub(super) keeps: &'static str,
-    /// How the client shows the questions of sinew, and what it asks by itself.
+    /// How the client shows sinew's questions, and asks its own, for the user.
     pub(super) questions: &'static str,
     /// Another row that holds from a version on.
     pub(super) later: Option<&'static Later>,
@@ -54,7 +54,7 @@ pub(super) enum Form {
     Codex,
     /// `command` with all words.
     Local,
-    /// What has an `enabled` beside it.
+    /// `Local` with `enabled`.
     LocalEnabled,
 }
 
@@ -109,7 +109,7 @@ const CLAUDE: ClientRow = ClientRow {
             ],
         },
     ],
-    keeps: "Claude Code keeps its plans, sub-agents and skills; sub-agents work through sinew too",
+    keeps: "Claude Code keeps its sub-agents, skills, worktrees and schedules; sub-agents have sinew's tools too",
     questions: "sinew's questions appear as a form; Enter, Enter takes the default",
     later: None,
 };
@@ -125,7 +125,7 @@ const CODEX: ClientRow = ClientRow {
     form: Form::Codex,
     by_verb: false,
     instead: &[Switch::Off { path: &["features", "shell_tool"] }],
-    keeps: "Codex keeps its patch tool; `sandbox_mode = \"read-only\"` makes it ask before each patch",
+    keeps: "Codex keeps its patch tool, web search and image viewer; `sandbox_mode = \"read-only\"` makes it ask before each patch",
     questions: "sinew's questions appear as a form; Codex itself does not ask before sinew's tools",
     later: None,
 };
@@ -141,7 +141,7 @@ const GEMINI: ClientRow = ClientRow {
     form: Form::Plain,
     by_verb: false,
     instead: &[Switch::File { file: At(Base::Gemini, "policies/sinew.toml"), text: GEMINI_POLICY }],
-    keeps: "Gemini CLI keeps its memory, to-do and topic tools",
+    keeps: "Gemini CLI keeps its plan mode, sub-agents, skills and to-do list",
     questions: "Gemini CLI shows no questions of servers, so what sinew would ask is refused; it asks by itself before each call",
     later: None,
 };

@@ -55,7 +55,7 @@ pub(super) struct Insertion {
     pub(super) text: String,
 }
 
-/// What an edit adds to a text.
+/// The additions to a text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Edit {
     /// In the order of their offsets.
@@ -71,7 +71,7 @@ pub(super) struct Edit {
 pub(super) struct Merged {
     pub(super) text: String,
     pub(super) edit: Edit,
-    /// The settings that are there with another value, and what is there in place of an object or array.
+    /// The settings that have another value, and the values in place of a needed object or array.
     pub(super) left: Vec<Item>,
 }
 
@@ -88,7 +88,7 @@ pub(super) enum ItemMatch {
     Shape { depth: usize },
 }
 
-/// Adds the items that a text lacks.
+/// Adds the items that a text lacks; fails where that would change any other value.
 pub(super) fn merge(format: TextFormat, text: &str, wanted: &[Item]) -> Result<Merged, EditError> {
     let body = text.strip_prefix(BOM).unwrap_or(text);
     let tree = parse(format, body)?;
@@ -131,7 +131,7 @@ pub(super) fn merge(format: TextFormat, text: &str, wanted: &[Item]) -> Result<M
     insertions.iter_mut().for_each(|one| one.at += text.len() - body.len());
     insertions.sort_by_key(|one| one.at);
     let new = apply(text, &insertions).ok_or(EditError::Unsafe)?;
-    // What was inserted is read again: the file must say what it said before, and the items.
+    // Parsed again, the text must have its old values and the items, and nothing else.
     let mut expected = tree;
     missing.iter().for_each(|item| graft(&mut expected, item));
     let read =
@@ -272,7 +272,7 @@ pub(super) struct Undone {
     pub(super) is_exact: bool,
 }
 
-/// Removes the values of an edit that are still equal.
+/// Removes the values of an edit that are still equal. `is_untouched` means that the text is as the edit left it.
 pub(super) fn undo(
     format: TextFormat,
     text: &str,

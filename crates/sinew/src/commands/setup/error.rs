@@ -7,16 +7,16 @@ use std::path::PathBuf;
 pub(super) enum EditError {
     #[error("line {line}, column {column}: {problem}; correct the file first, nothing was changed")]
     Syntax { line: usize, column: usize, problem: String },
-    #[error("the key stands twice, and clients take either; remove one of them first: {0}")]
+    #[error("the key appears twice, and clients disagree which one counts; remove one first: {0}")]
     Twice(String),
     #[error(
-        "another value has this place, which `sinew setup` did not write; rename or remove it first: {key} = {value}"
+        "the name is taken by a value that `sinew setup` did not write; rename or remove it first: {key} = {value}"
     )]
     Taken { key: String, value: String },
     #[error("{}, so no server can be added; correct it first", shape(key))]
     Shape { key: String },
     #[error(
-        "the value cannot be edited without a change elsewhere; edit the file by hand, as docs/clients.md shows"
+        "an edit here would change other values; edit the file by hand, as docs/clients.md shows"
     )]
     Unsafe,
 }

@@ -196,7 +196,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// What is between two values.
+/// A token between two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece {
     Comment,

@@ -25,7 +25,7 @@ pub(super) struct FileChange {
     made: Vec<PathBuf>,
 }
 
-/// What a setup or an undo does.
+/// The steps of a setup or an undo.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) client: &'static ClientRow,
@@ -36,7 +36,7 @@ pub(super) struct Plan {
     pub(super) kept: Vec<(PathBuf, Item)>,
     /// Files that stay because they changed since.
     pub(super) kept_files: Vec<PathBuf>,
-    /// What is known afterwards; `None` removes the record.
+    /// The record to keep; `None` removes it.
     record: Option<Record>,
     before: Option<Record>,
 }
@@ -98,7 +98,7 @@ fn registered(host: &Host, client: &ClientRow, server: &Item) -> Result<Option<V
 }
 
 impl Plan {
-    /// Plans a setup. What an earlier one wrote is taken as not there.
+    /// Plans a setup, as if an earlier one had been undone first.
     pub(super) fn setup(
         host: &Host,
         client: &'static ClientRow,
@@ -328,7 +328,7 @@ impl Plan {
     }
 }
 
-/// What stays of a setup.
+/// The values of a setup that stay.
 enum Leftover {
     Nothing,
     Items(Vec<Item>),

@@ -22,13 +22,13 @@ use super::host::{Base, Host};
 /// The directory of records in the state directory.
 const DIRECTORY: &str = "setup";
 
-/// What a setup wrote.
+/// The values that a setup wrote.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The program that was registered.
     pub(super) program: String,
     pub(super) beside: bool,
-    /// What the client's own command registered.
+    /// The entry that the client's own command wrote.
     pub(super) registered: Option<Registered>,
     pub(super) files: Vec<WrittenFile>,
 }

@@ -1,7 +1,7 @@
 //! The rehearsal after a setup: sinew writes, deletes, restores and refuses in a scratch directory.
 //!
-//! Each step is a process of this program, as a client or a shell starts it, so that nothing is acted. Its state is in the
-//! scratch directory too, and vanishes with it.
+//! Each step is a process of this program, as a client or a shell starts it, so that it uses the real parts. Its state is in
+//! the scratch directory too, and is removed with it.
 #![expect(
     clippy::disallowed_methods,
     reason = "makes and removes its scratch directory, and starts this program"
@@ -19,7 +19,7 @@ use crate::config::env_vars;
 use crate::output;
 use crate::wiring;
 
-/// The file of the rehearsal, and what is in it.
+/// The file of the rehearsal and its content.
 const FILE: &str = "notes.txt";
 const CONTENT: &str = "worth keeping\n";
 /// A file that no tool reads, whether it exists or not.

@@ -1,4 +1,4 @@
-//! What `sinew setup` says: text for a reader, or one JSON object.
+//! The output of `sinew setup`: text for a reader, or one JSON object.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -89,7 +89,7 @@ pub(super) fn print(object: &Value) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{object}")
 }
 
-/// What a run says.
+/// The output of one run.
 #[derive(Debug)]
 pub(super) struct Report {
     client: &'static ClientRow,
@@ -215,7 +215,7 @@ impl Report {
         }
     }
 
-    /// Prints what was done, before the rehearsal.
+    /// Prints the changes, before the rehearsal.
     pub(super) fn begin_rehearsal(&self) -> io::Result<()> {
         if self.as_json {
             return Ok(());

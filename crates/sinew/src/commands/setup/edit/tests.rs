@@ -19,7 +19,7 @@ fn merged(format: TextFormat, text: &str, wanted: &[Item]) -> Merged {
     let undone = undo(format, &merged.text, &merged.edit, true);
     let old = Undone { text: text.to_owned(), kept: Vec::new(), is_exact: true };
     assert_eq!(undone, Ok(old), "{text:?}");
-    // What was inserted is there once more: a second merge adds nothing.
+    // A second merge finds every value and adds nothing.
     let again = merge(format, &merged.text, wanted);
     assert_eq!(again.map(|again| again.text), Ok(merged.text.clone()));
     merged
@@ -154,7 +154,7 @@ fn what_cannot_be_edited_is_an_error() {
         (TextFormat::Json, "[]", "the file holds no object"),
         (TextFormat::Json, "{\"servers\": \"x\"}", "`servers` is no object"),
         (TextFormat::Json, "{\"servers\": {\"sinew\": 1}}", "servers.sinew = 1"),
-        (TextFormat::Json, "{\"servers\": {}, \"servers\": {}}", "the key stands twice"),
+        (TextFormat::Json, "{\"servers\": {}, \"servers\": {}}", "the key appears twice"),
         (TextFormat::Toml, "a = 1\nb = \n", "line 2, column "),
         (TextFormat::Toml, "servers = \"x\"", "`servers` is no object"),
         (TextFormat::Toml, "[[servers]]\na = 1", "`servers` is no object"),
