@@ -387,7 +387,8 @@ fn a_home_without_files_is_empty_again() {
         setup.works(&[client, "--undo"]);
     }
     assert_eq!(setup.tree_without_calls(), before);
-    assert!(!setup.place.home.join("state/sinew/setup").exists(), "a record is left");
+    // Neither a record nor anything of a rehearsal is left.
+    assert_eq!(fs::read_dir(setup.place.home.join("state/sinew")).unwrap().count(), 0);
 }
 
 #[test]
@@ -535,6 +536,13 @@ const BAD: &[(&str, LayOut, &str)] = &[
         "cursor",
         |setup| symlink("../gone.json", setup.path(".cursor/mcp.json")).unwrap(),
         "a link to a file that does not exist",
+    ),
+    (
+        "vscode",
+        |setup| {
+            symlink(setup.write("elsewhere.json", "{}"), setup.path("./.vscode/mcp.json")).unwrap()
+        },
+        "a link leads out of the project",
     ),
     (
         "cursor",

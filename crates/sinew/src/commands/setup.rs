@@ -88,7 +88,7 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
     check_installed(&host, client)?;
     let plan = Plan::setup(&host, client, args.beside)?;
     let changes = !plan.is_empty();
-    report.setup(&host, &plan, args.beside);
+    report.setup(&host, &plan, args.beside, args.dry_run);
     if let (true, Some(doubt)) = (changes, host.doubt()) {
         let program = &host.program;
         say(&format!(

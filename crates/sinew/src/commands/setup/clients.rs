@@ -258,6 +258,11 @@ const ZED: ClientRow = ClientRow {
 };
 
 impl ClientRow {
+    /// Returns whether its file belongs to a project.
+    pub(super) fn is_of_project(&self) -> bool {
+        self.files.iter().all(|file| file.0 == Base::Project)
+    }
+
     /// Returns the item that registers a program.
     pub(super) fn server(&self, program: &str, is_beside: bool) -> Item {
         let words = [program, "mcp"];

@@ -46,15 +46,27 @@ impl ConfigFile {
             }
             Err(error) => return Err(failed(error)),
         };
-        let file = File::open(&real).map_err(failed)?;
-        let meta = file.metadata().map_err(failed)?;
+        // Before it is opened, since opening a FIFO waits.
+        let meta = fs::metadata(&real).map_err(failed)?;
         if !meta.is_file() || MAX_BYTES < meta.len() {
             return Err(refused("not a regular file of at most 16 MiB"));
         }
+        let file = File::open(&real).map_err(failed)?;
         let mut bytes = Vec::new();
         file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
         let text = String::from_utf8(bytes).map_err(|_| refused("not UTF-8; convert it first"))?;
         Ok(Self { real, text: Some(text) })
+    }
+
+    /// Returns an error where a link leads out of the project of the file: a repository may hold the link.
+    pub(super) fn check_within(&self, project: &Path) -> Result<(), SetupError> {
+        let existing = self.real.ancestors().find_map(|path| fs::canonicalize(path).ok());
+        let project = fs::canonicalize(project).unwrap_or_default();
+        if existing.is_some_and(|path| path.starts_with(&project)) {
+            return Ok(());
+        }
+        let problem = "a link leads out of the project; remove the link first";
+        Err(SetupError::Refused { path: self.real.clone(), problem })
     }
 
     /// Returns an error where the file cannot be replaced or created.

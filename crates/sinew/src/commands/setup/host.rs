@@ -39,7 +39,8 @@ pub(super) struct At(pub(super) Base, pub(super) &'static str);
 #[derive(Debug)]
 pub(super) struct Host {
     home: PathBuf,
-    project: PathBuf,
+    /// The current directory.
+    pub(super) project: PathBuf,
     /// The path of this program, as files name it.
     pub(super) program: String,
     /// The directory of records.

@@ -210,22 +210,35 @@ fn pieces(text: &str) -> impl Iterator<Item = (Range<usize>, Piece)> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = text.get(at..)?;
-        let (len, piece) = if rest.starts_with("//") {
-            let line = rest.split('\n').next().unwrap_or_default();
-            (line.strip_suffix('\r').unwrap_or(line).len(), Piece::Comment)
-        } else if rest.starts_with("/*") {
-            (rest.find("*/").map_or(rest.len(), |end| end + 2), Piece::Comment)
-        } else {
-            let first = rest.chars().next()?;
-            let piece = match first {
-                ',' => Piece::Comma,
-                '\n' => Piece::Newline,
-                _ => Piece::Other,
-            };
-            (first.len_utf8(), piece)
+        let first = rest.chars().next()?;
+        let (len, piece) = match (end_of_comment(rest), first) {
+            (Some(len), _) => (len, Piece::Comment),
+            (None, ',') => (1, Piece::Comma),
+            (None, '\n') => (1, Piece::Newline),
+            (None, other) => (other.len_utf8(), Piece::Other),
         };
         let range = at..at + len;
         at += len;
         Some((range, piece))
     })
+}
+
+/// Returns the length of the comment with which a text begins.
+pub(super) fn end_of_comment(text: &str) -> Option<usize> {
+    if text.starts_with("//") {
+        let line = text.split('\n').next().unwrap_or_default();
+        return Some(line.strip_suffix('\r').unwrap_or(line).len());
+    }
+    text.starts_with("/*").then(|| text.find("*/").map_or(text.len(), |end| end + 2))
+}
+
+/// Returns the length of the string with which a text begins.
+pub(super) fn end_of_string(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text.char_indices().skip(1).find(|(_, c)| {
+        let is_end = *c == '"' && !is_escaped;
+        is_escaped = *c == '\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
 }

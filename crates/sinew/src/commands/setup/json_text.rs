@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 
 use super::edit::{self, Insertion, Item, Role};
 use super::error::EditError;
-use super::json_layout::{Layout, Place};
+use super::json_layout::{self, Layout, Place};
 
 /// The extensions that clients read: comments and trailing commas.
 const OPTIONS: ParseOptions = ParseOptions {
@@ -25,6 +25,9 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
+/// The most brackets that may be open at once.
+const MAX_DEPTH: usize = 256;
+
 /// Parses a text; one without a value is an empty object.
 pub(super) fn parse(body: &str) -> Result<Value, EditError> {
     match tree(body)? {
@@ -34,6 +37,7 @@ pub(super) fn parse(body: &str) -> Result<Value, EditError> {
 }
 
 fn tree(body: &str) -> Result<Option<ast::Value<'_>>, EditError> {
+    check_depth(body)?;
     let parsed = parse_to_ast(body, &CollectOptions::default(), &OPTIONS);
     let parsed = parsed.map_err(|error| EditError::Syntax {
         line: error.line_display(),
@@ -41,6 +45,32 @@ fn tree(body: &str) -> Result<Option<ast::Value<'_>>, EditError> {
         problem: error.kind().to_string().to_lowercase(),
     })?;
     Ok(parsed.value)
+}
+
+/// Refuses a text that is nested deeper than the parser, which calls itself, has stack for.
+fn check_depth(body: &str) -> Result<(), EditError> {
+    let (mut depth, mut line) = (0_usize, 1);
+    let mut rest = body;
+    while let Some(first) = rest.chars().next() {
+        let len = match first {
+            '"' => json_layout::end_of_string(rest),
+            '/' => json_layout::end_of_comment(rest).unwrap_or(1),
+            other => other.len_utf8(),
+        };
+        match first {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if MAX_DEPTH < depth {
+            let problem = format!("more than {MAX_DEPTH} brackets are open");
+            return Err(EditError::Syntax { line, column: 1, problem });
+        }
+        let (passed, after) = rest.split_at_checked(len).ok_or(EditError::Unsafe)?;
+        line += passed.matches('\n').count();
+        rest = after;
+    }
+    Ok(())
 }
 
 fn to_value(node: &ast::Value<'_>) -> Result<Value, EditError> {

@@ -132,6 +132,9 @@ impl Plan {
                 plan.take_back(&written)?;
             }
         }
+        if client.is_of_project() {
+            plan.files.iter().try_for_each(|change| change.current.check_within(&host.project))?;
+        }
         plan.check_writable()?;
         plan.record = match plan.is_empty() {
             true => plan.before.clone(),

@@ -8,7 +8,7 @@ use sinew_ops::unified_diff;
 
 use super::clients::{ClientRow, NAME};
 use super::error::SetupError;
-use super::host::{Base, Host};
+use super::host::Host;
 use super::plan::{FileChange, Plan, Status};
 use super::rehearsal::{End, Step};
 use super::{verb, words};
@@ -131,7 +131,7 @@ impl Report {
     }
 
     /// Says what a setup does.
-    pub(super) fn setup(&mut self, host: &Host, plan: &Plan, beside: bool) {
+    pub(super) fn setup(&mut self, host: &Host, plan: &Plan, beside: bool, is_dry: bool) {
         let ClientRow { title, name, keeps, questions, instead, .. } = self.client;
         self.action = "setup";
         self.take(host, plan);
@@ -150,7 +150,7 @@ impl Report {
         for path in &plan.kept_files {
             self.notes.push(format!("{} exists with another text, which stays", host.shown(path)));
         }
-        if !self.changes {
+        if !self.changes || is_dry {
             return;
         }
         self.notes.push(match beside {
@@ -158,7 +158,7 @@ impl Report {
             false => (*keeps).to_owned(),
         });
         self.notes.push((*questions).to_owned());
-        if self.client.files.iter().all(|file| file.0 == Base::Project) {
+        if self.client.is_of_project() {
             self.notes.push(format!(
                 "for every project, open this link instead: {}",
                 link(self.client, host)
@@ -203,7 +203,6 @@ impl Report {
         self.is_dry = is_dry;
         if is_dry && self.changes {
             self.headline = format!("{}: dry run, nothing was changed", self.client.title);
-            self.notes.clear();
         }
     }
 

@@ -163,6 +163,15 @@ fn what_cannot_be_edited_is_an_error() {
         let found = merge(format, text, &wanted).expect_err(text).to_string();
         assert!(found.contains(error), "{text}: {found}");
     }
+    // A parser that calls itself ran out of stack.
+    for deep in ["[", "{\"a\":"] {
+        let found =
+            merge(TextFormat::Json, &deep.repeat(300_000), &wanted).expect_err("it is deep");
+        assert!(found.to_string().contains("256 brackets"), "{found}");
+    }
+    let brackets = "{[ \\\"".repeat(1_000);
+    let text = format!("{{\"a\": \"{brackets}\", // {brackets}\n/* {brackets} */}}");
+    assert!(merged(TextFormat::Json, &text, &wanted).text.contains("/opt/sinew"));
     // A setting in the way of one of ours stays.
     for text in ["features = 1\n", "[features]\nx = true\n"] {
         let merged = merge(TextFormat::Toml, text, &off).expect("a setting is left");
