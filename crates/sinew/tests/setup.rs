@@ -655,4 +655,8 @@ fn a_rehearsal_that_fails_is_a_failure() {
     assert!(ran.code == 1 && ran.out.contains("FAILED write: "), "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("the rehearsal failed"), "{}", ran.err);
     assert!(setup.path(".cursor/mcp.json").exists());
+    let ran = Ran::of(setup.command(&["zed", "--json"]).env("TMPDIR", setup.path("none")));
+    let object: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &object["ok"], &object["changed"]), (1, &json!(false), &json!(true)));
+    assert_eq!(object["rehearsal"][0]["end"], "failed", "{object}");
 }

@@ -91,9 +91,13 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
     report.setup(&host, &plan, args.beside, args.dry_run);
     if let (true, Some(doubt)) = (changes, host.doubt()) {
         let program = &host.program;
-        say(&format!(
+        let doubt = format!(
             "{doubt}: {program}; install sinew elsewhere, then run `sinew setup {name}` again"
-        ));
+        );
+        match args.json {
+            true => report.note(doubt),
+            false => say(&doubt),
+        }
     }
     if changes && !args.dry_run {
         plan.carry_out(&host)?;
@@ -105,7 +109,7 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
     }
     report.begin_rehearsal()?;
     let home = host.path(host::At(host::Base::Home, ""));
-    let steps = rehearsal::run(&host, &home, &mut |step| report::tell(step, args.json))?;
+    let steps = rehearsal::run(&host, &home, &mut |step| report::tell(step, args.json));
     let is_failed = steps.iter().any(|step| step.end == End::Failed);
     report.print_rehearsal(&steps)?;
     Ok(ExitCode::from(u8::from(is_failed)))

@@ -62,17 +62,31 @@ impl Drop for Scratch {
     }
 }
 
+impl Scratch {
+    fn new() -> anyhow::Result<Self> {
+        let name = format!("sinew-setup-{}", wiring::new_session()?);
+        let scratch = Self(output::temporary_dir(&name)?);
+        fs::create_dir(scratch.root())?;
+        Ok(scratch)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.join("project")
+    }
+}
+
 /// Runs the steps; the first that fails is the last.
-pub(super) fn run(
-    host: &Host,
-    home: &Path,
-    tell: &mut dyn FnMut(&Step),
-) -> anyhow::Result<Vec<Step>> {
-    let top = output::temporary_dir(&format!("sinew-setup-{}", wiring::new_session()?))?;
-    let scratch = Scratch(top);
-    let root = scratch.0.join("project");
-    fs::create_dir(&root)?;
-    let stage = Stage { program: &host.program, root: &root, state: scratch.0.join("state"), home };
+pub(super) fn run(host: &Host, home: &Path, tell: &mut dyn FnMut(&Step)) -> Vec<Step> {
+    let scratch = match Scratch::new() {
+        Ok(scratch) => scratch,
+        Err(error) => {
+            let step = failed("scratch", &format!("no scratch directory can be made: {error:#}"));
+            tell(&step);
+            return vec![step];
+        }
+    };
+    let (root, state) = (scratch.root(), scratch.0.join("state"));
+    let stage = Stage { program: &host.program, root: &root, state, home };
     let mut steps: Vec<Step> = Vec::new();
     for step in [Stage::write, Stage::delete, Stage::undo, Stage::refuse] {
         let step = step(&stage, &steps);
@@ -83,7 +97,7 @@ pub(super) fn run(
             break;
         }
     }
-    Ok(steps)
+    steps
 }
 
 struct Stage<'a> {
