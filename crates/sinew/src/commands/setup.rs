@@ -3,11 +3,13 @@
 //! The clients are rows of one table. A file is edited as text, so that every other byte stays, and a record in the state
 //! directory lists the values: `--undo` removes those that are unchanged.
 
+mod base;
 mod clients;
 mod config_file;
 mod edit;
 mod error;
 mod host;
+mod item;
 mod json_layout;
 mod json_text;
 mod plan;
@@ -21,6 +23,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
+use self::base::{At, Base};
 use self::clients::{CLIENTS, ClientRow};
 use self::error::SetupError;
 use self::host::Host;
@@ -108,7 +111,7 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     report.begin_rehearsal()?;
-    let home = host.path(host::At(host::Base::Home, ""));
+    let home = host.path(At(Base::Home, ""));
     let steps = rehearsal::run(&host, &home, &mut |step| report::tell(step, args.json));
     let is_failed = steps.iter().any(|step| step.end == End::Failed);
     report.print_rehearsal(&steps)?;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::edit::{Item, Role, TextFormat};
-use super::host::{At, Base};
+use super::base::{At, Base};
+use super::item::{Item, Role, TextFormat};
 
 /// The name under which sinew is registered.
 pub(super) const NAME: &str = "sinew";

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::base::{At, Base};
 use super::clients::ClientRow;
 use super::error::SetupError;
 use crate::config::env_vars;
@@ -14,26 +15,6 @@ use crate::wiring::{self, Places};
 const MAX_RUN: Duration = Duration::from_secs(60);
 /// The time between looks at it.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// A directory of which files are named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Base {
-    Home,
-    /// The XDG configuration directory.
-    Config,
-    /// `~/.claude`.
-    Claude,
-    /// The directory of `.claude.json`.
-    ClaudeState,
-    Codex,
-    Gemini,
-    /// The current directory.
-    Project,
-}
-
-/// A path below a base.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct At(pub(super) Base, pub(super) &'static str);
 
 /// The machine.
 #[derive(Debug)]

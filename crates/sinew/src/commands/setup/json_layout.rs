@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::edit::Insertion;
+use super::item::Insertion;
 
 /// The widest array on one line.
 const MAX_WIDTH: usize = 80;

@@ -7,8 +7,8 @@ use jsonc_parser::common::Ranged as _;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::{Map, Number, Value};
 
-use super::edit::{self, Insertion, Item, Role};
 use super::error::EditError;
+use super::item::{self, Insertion, Item, Role};
 use super::json_layout::{self, Layout, Place};
 
 /// The extensions that clients read: comments and trailing commas.
@@ -111,7 +111,7 @@ pub(super) fn insertions(body: &str, items: &[Item]) -> Result<Vec<Insertion>, E
     let layout = Layout::of(body);
     let Some(root) = tree(body)? else {
         let mut new = Value::Object(Map::new());
-        items.iter().for_each(|item| edit::graft(&mut new, item));
+        items.iter().for_each(|item| item::graft(&mut new, item));
         return Ok(vec![layout.whole(&new)]);
     };
     let mut parents: Vec<Parent> = Vec::new();
@@ -122,13 +122,13 @@ pub(super) fn insertions(body: &str, items: &[Item]) -> Result<Vec<Insertion>, E
             Item { path: item.path.get(depth..).unwrap_or_default().to_vec(), ..item.clone() };
         let known = parents.iter_mut().find(|known| known.place.open == place.open);
         match known {
-            Some(known) => edit::graft(&mut known.new, &rest),
+            Some(known) => item::graft(&mut known.new, &rest),
             None => {
                 let mut new = match rest.path.is_empty() {
                     true => Value::Array(Vec::new()),
                     false => Value::Object(Map::new()),
                 };
-                edit::graft(&mut new, &rest);
+                item::graft(&mut new, &rest);
                 parents.push(Parent { place, new });
             }
         }
@@ -180,7 +180,7 @@ pub(super) fn without(
     for path in containers.iter().rev().filter(|path| item.path.starts_with(path)) {
         let tree = parse(&text)?;
         let value = path.iter().try_fold(&tree, |at, key| at.get(key));
-        if let (true, Some((key, above))) = (value.is_some_and(edit::is_empty), path.split_last()) {
+        if let (true, Some((key, above))) = (value.is_some_and(item::is_empty), path.split_last()) {
             text = without_property(&text, above, key)?;
         }
     }

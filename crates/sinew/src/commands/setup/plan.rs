@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::clients::{CLIENTS, ClientRow, Switch};
 use super::config_file::ConfigFile;
-use super::edit::{self, Edit, Insertion, Item, TextFormat, Undone};
+use super::edit::{self, Undone};
 use super::error::{EditError, SetupError};
 use super::host::{self, Host};
+use super::item::{Edit, Insertion, Item, Role, TextFormat};
 use super::record::{Record, Registered, WrittenFile, hash};
 use super::verb;
 
@@ -151,7 +152,7 @@ impl Plan {
         let Some(before) = Record::read(host, client)? else { return Ok(None) };
         let mut plan = Self::empty(client, Some(before.clone()));
         if let Some(Registered { file, path, value }) = &before.registered {
-            let item = Item { path: path.clone(), value: value.clone(), role: edit::Role::Server };
+            let item = Item { path: path.clone(), value: value.clone(), role: Role::Server };
             match registered(host, client, &item)? {
                 Some(found) if found == *value => plan.commands.push(verb::remove(host, client)?),
                 Some(_) => plan.kept.push((file.clone(), item)),

@@ -13,11 +13,12 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sinew_guard::StateDir;
 
+use super::base::Base;
 use super::clients::ClientRow;
 use super::config_file;
-use super::edit::{Edit, TextFormat};
 use super::error::SetupError;
-use super::host::{Base, Host};
+use super::host::Host;
+use super::item::{Edit, TextFormat};
 
 /// The directory of records in the state directory.
 const DIRECTORY: &str = "setup";

@@ -5,8 +5,8 @@ use std::ops::Range;
 use serde_json::Value;
 use toml_edit::{Document, DocumentMut, Item as Node, Table, TomlError};
 
-use super::edit::{Insertion, Item};
 use super::error::EditError;
+use super::item::{Insertion, Item};
 
 /// Parses a text.
 pub(super) fn parse(body: &str) -> Result<Value, EditError> {

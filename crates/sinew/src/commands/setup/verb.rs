@@ -1,9 +1,9 @@
 //! The commands of a client that registers servers itself.
 
 use super::clients::{ClientRow, NAME};
-use super::edit::Item;
 use super::error::SetupError;
 use super::host::Host;
+use super::item::Item;
 use crate::config::env_vars;
 use crate::wiring;
 
