@@ -73,6 +73,9 @@ fn needs(key: &str, verdict: Verdict, written: &RuleOptions) -> Result<Vec<Need>
     if entries.is_empty() {
         return fail(String::from("is empty; leave it out or name some"));
     }
+    if written.command.is_none() {
+        return fail(String::from("must be beside the `command` that may have it"));
+    }
     let mut needs = Vec::with_capacity(entries.len());
     for entry in entries {
         match Need::parse(entry) {

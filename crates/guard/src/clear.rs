@@ -539,7 +539,12 @@ impl Judged {
         let targets = &self.contained.targets;
         let mut objects: Vec<Object> = Vec::new();
         if let Some(command) = &targets.command {
-            for words in command_pattern::rest(&command.analysis)? {
+            let commands: Vec<_> = match command.extra.is_empty() {
+                true => command_pattern::rest(&command.analysis)?.iter().collect(),
+                // Plain ones get what it needs too.
+                false => command_pattern::all(&command.analysis)?.collect(),
+            };
+            for words in commands {
                 objects.push(Object::Command(arity::pattern(words)?));
             }
         }

@@ -129,17 +129,38 @@ fn extra_access(
         if is_given {
             continue;
         }
-        if commands.holds_private(&file.path) {
-            let message = "it is or contains a private directory; name a directory in it";
-            return Err(about("needs", ToolError::new(Kind::PathDenied, message)));
+        if let Some(why) = commands.never_given_at(&file.path) {
+            return Err(about("needs", ToolError::new(Kind::PathDenied, why)));
         }
-        let identity = match &file.state {
-            FileState::Found(meta) => Some(meta.identity.of_file()),
-            FileState::Missing => None,
+        let FileState::Found(meta) = &file.state else {
+            let shown = file.claim.path.clone().unwrap_or_default();
+            let error = about("needs", FileError::Missing.about(&shown));
+            return Err(error.hint(
+                "a command gets what is there; for a new file, name the directory in which it is made",
+            ));
         };
+        let identity = meta.identity.of_file();
         extra.paths.push(ExtraPath { path: file.path.clone(), is_writable, identity });
     }
-    Ok(extra)
+    Ok(without_covered(extra))
+}
+
+/// Leaves out paths that another one covers.
+fn without_covered(mut extra: ExtraAccess) -> ExtraAccess {
+    // The widest come first, and of equal ones those to change.
+    extra.paths.sort_by(|one, other| {
+        one.path.cmp(&other.path).then(other.is_writable.cmp(&one.is_writable))
+    });
+    let mut kept: Vec<ExtraPath> = Vec::new();
+    for path in extra.paths {
+        let covers = |wider: &ExtraPath| {
+            path.path.starts_with(&wider.path) && (wider.is_writable || !path.is_writable)
+        };
+        if !kept.iter().any(covers) {
+            kept.push(path);
+        }
+    }
+    ExtraAccess { paths: kept, ..extra }
 }
 
 /// Returns the arguments with which `direnv exec` replaces itself by a program.

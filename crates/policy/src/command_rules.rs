@@ -19,6 +19,8 @@ use crate::rules::{PathGlobs, PathRules};
 pub struct CommandRules {
     /// The real paths of the roots.
     pub roots: Vec<PathBuf>,
+    /// Paths outside the roots that commands may read.
+    pub read: Vec<PathBuf>,
     /// Protected names that commands may change.
     pub unprotected: Vec<String>,
     /// The path globs of the file tools.
@@ -171,7 +173,8 @@ impl CommandJudge {
 
     /// Judges opening a file or a directory for reading.
     pub fn open(&self, real: &Path, is_dir: bool) -> Result<(), Forbidden> {
-        if !self.judges_reads() || !self.is_beneath_a_root(real) {
+        let is_given = || self.rules.read.iter().any(|path| real.starts_with(path));
+        if !self.judges_reads() || !(self.is_beneath_a_root(real) || is_given()) {
             return Ok(());
         }
         let judged = if is_dir { self.paths.check_search(real) } else { self.paths.check(real) };

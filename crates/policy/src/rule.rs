@@ -588,7 +588,8 @@ pub fn covering<'r>(
     covered.first().copied().filter(|_| Effects::OBSERVE.contains(left))
 }
 
-/// Returns the first of the allowing rules that cover a command with needs: each names all of them.
+/// Returns the first of the allowing rules that cover a command with needs: each names all of them, and every command of the
+/// text has one, since plain ones get what it needs too.
 fn covering_needs<'r>(
     allowing: &[&'r Rule],
     needs: &[Need],
@@ -599,15 +600,9 @@ fn covering_needs<'r>(
         needs.iter().all(|need| rule.when.needs.iter().any(|named| named.covers(need)))
     };
     let naming: Vec<&Rule> = allowing.iter().filter(names).copied().collect();
-    let command = targets.command.as_ref()?;
-    let known = || command.analysis.segments.iter().map(|part| &part.words);
-    let all: Vec<_> = match (&command.analysis.plain, &command.analysis.rest) {
-        (Ok(_), _) => known().collect(),
-        (Err(_), rest) => rest.as_ref()?.iter().collect(),
-    };
-    let mut covering = all.into_iter().map(|words| {
-        naming.iter().find(|rule| rule.covers(case, words) || rule.when.object == Object::Call)
-    });
+    let mut commands = command_pattern::all(&targets.command.as_ref()?.analysis)?.peekable();
+    commands.peek()?;
+    let mut covering = commands.map(|words| naming.iter().find(|rule| rule.covers(case, words)));
     let first = covering.next()??;
     covering.all(|rule| rule.is_some()).then_some(first)
 }

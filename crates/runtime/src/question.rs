@@ -68,6 +68,10 @@ pub fn warning(question: &Question) -> String {
         String::from("What this does cannot be undone.")
     } else if let Some(what) = named.and_then(sinew_guard::what_happens) {
         format!("After a change, {what}.")
+    } else if command.as_ref().is_some_and(|command| command.extra.ssh_agent) {
+        String::from("It can sign and log in as you, and that cannot be undone.")
+    } else if question.effects.contains(&"network") && command.is_some() {
+        String::from("What it sends cannot be undone; it can send project files anywhere.")
     } else if question.is_open {
         String::from("It may load files that sinew does not know; they can change before it runs.")
     } else {

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::COVERED;
-use super::sandbox::{KEPT_OF_SERVICES, SERVICES, sockets};
-use super::wire::Policy;
+use super::sandbox::{KEPT_OF_SERVICES, SERVICES, skeletons, sockets};
+use super::wire::{Extra, Policy};
 use crate::spawn;
 
 /// Where the helper program is mounted, since its own path may be hidden.
@@ -51,11 +51,16 @@ pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::
     for place in ["/tmp", "/var/tmp"].iter().map(Path::new).filter(|place| is_real_dir(place)) {
         view.bind("--bind", &temporary, place);
     }
+    let skeletons = skeletons(policy);
+    skeletons.iter().for_each(|dir| view.place("--tmpfs", dir));
     policy.writable.iter().for_each(|root| view.bind("--bind", root, root));
-    let read = policy.extra.iter().filter(|extra| !extra.is_writable).map(|extra| &extra.path);
-    read.clone().for_each(|path| view.bind("--ro-bind", path, path));
+    for Extra { path, is_writable, .. } in &policy.extra {
+        view.bind(if *is_writable { "--bind" } else { "--ro-bind" }, path, path);
+    }
+    skeletons.iter().for_each(|dir| view.place("--remount-ro", dir));
     view.bind("--ro-bind", &helper, Path::new(HELPER_AT));
-    let given: Vec<_> = policy.writable.iter().chain(read).collect();
+    let extras = policy.extra.iter().map(|extra| &extra.path);
+    let given: Vec<_> = policy.writable.iter().chain(extras).collect();
     let outside = |socket: &PathBuf| !given.iter().any(|given| socket.starts_with(given));
     for path in sockets().into_iter().filter(outside).chain(policy.hidden.iter().cloned()) {
         view.hide(&path, policy);

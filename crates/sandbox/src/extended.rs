@@ -11,7 +11,7 @@ use sinew_fs::stat::identity_of;
 use sinew_policy::protected::protected_at;
 use sinew_policy::rules::{PathGlobs, own_at};
 use sinew_tool::sync::lock;
-use sinew_tool::{ExtraAccess, ExtraPath, Kind, Need, ToolError, line_name};
+use sinew_tool::{ExtraAccess, Kind, Need, ToolError};
 
 use super::private::PrivateView;
 use super::sandbox_level::{REPLACED, SandboxLevel};
@@ -55,7 +55,7 @@ impl Commands {
             None => self.never_given(need, &PathGlobs::default()).is_none(),
             Some((path, _)) => {
                 let real = super::real_or_same(path);
-                self.hidden_at(&real).is_none() && !self.holds_private(&real)
+                self.hidden_at(&real).is_none() && self.never_given_at(&real).is_none()
             }
         }
     }
@@ -76,9 +76,19 @@ impl Commands {
             || !(is_covered || self.private().conceals(real, &self.writable))
     }
 
-    /// Returns whether a real path is or contains a directory that is private as a whole.
-    pub fn holds_private(&self, real: &Path) -> bool {
-        self.private().dirs.iter().any(|dir| dir.starts_with(real))
+    /// Returns why no answer gives a command a real path that is no secret, if that is so.
+    pub fn never_given_at(&self, real: &Path) -> Option<&'static str> {
+        let is_within = |dirs: &[PathBuf]| dirs.iter().any(|dir| real.starts_with(dir));
+        let holds = |dir: &Path| dir.starts_with(real);
+        if self.private().dirs.iter().any(|dir| holds(dir)) {
+            return Some("it is or contains a private directory; name a directory in it");
+        }
+        if COVERED.iter().any(|dir| holds(Path::new(dir))) {
+            return Some("each session has that directory of its own; name a directory in it");
+        }
+        // A command could move the directories above it, so that rules by path would miss it.
+        is_within(&self.private().caches)
+            .then_some("it is in a cache of tools, which every command may change for its session")
     }
 
     /// Opens a session for one command with extra access.
@@ -99,7 +109,7 @@ impl Commands {
             if base.level == SandboxLevel::None {
                 return Ok(base);
             }
-            let extras = self.extras(extra)?;
+            let extras = self.extras(extra);
             let network = extra.network || base.network;
             let keeper = self.keeper.as_ref().map(AsRef::as_ref);
             let bubblewrap = self.find("bwrap");
@@ -128,20 +138,21 @@ impl Commands {
         of.filter_map(|(_, session)| session.upgrade()).for_each(|session| session.end());
     }
 
-    /// Returns the extra paths as the helper gets them; fails if one is missing.
-    fn extras(&self, extra: &ExtraAccess) -> Result<Vec<Extra>, ToolError> {
-        let named = extra.paths.iter().map(|extra| {
-            let ExtraPath { path, is_writable, identity } = extra;
-            let identity = identity.ok_or_else(|| missing(path))?;
-            Ok(Extra { path: path.clone(), is_writable: *is_writable, identity })
+    /// Returns the extra paths as the helper gets them.
+    fn extras(&self, extra: &ExtraAccess) -> Vec<Extra> {
+        let named = extra.paths.iter().map(|extra| Extra {
+            path: extra.path.clone(),
+            is_writable: extra.is_writable,
+            identity: extra.identity,
         });
-        let mut extras: Vec<Extra> = named.collect::<Result<_, _>>()?;
+        let mut extras: Vec<Extra> = named.collect();
         if extra.ssh_agent {
             extras.extend(self.of_ssh_agent());
         }
         // Of two, the outer one is mounted first.
         extras.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(extras)
+        extras.dedup_by(|one, other| one.path == other.path);
+        extras
     }
 
     /// Returns the socket of the SSH agent, and the files that `ssh` needs in private home directories.
@@ -164,8 +175,8 @@ impl Commands {
         extras: &[Extra],
         agent: Option<&PathBuf>,
     ) -> Policy {
+        policy.rules.read = extras.iter().map(|extra| extra.path.clone()).collect();
         for path in extras.iter().filter(|extra| extra.is_writable).map(|extra| &extra.path) {
-            policy.writable.push(path.clone());
             policy.rules.roots.push(path.clone());
             policy.kept_at.push(kept_at(path));
             policy.fixed.extend(own_at(path));
@@ -205,16 +216,12 @@ fn not_extended(problem: NoSession) -> ToolError {
             )
             .hint("look at it again and repeat the call; it is asked about anew")
         }
-        problem => no_session(problem),
+        NoSession::Weak(missing) => {
+            let why: Vec<&str> = missing.iter().map(|one| one.why.as_str()).collect();
+            let message = format!("the command cannot get what it needs here: {}", why.join("; "));
+            ToolError::new(Kind::Unavailable, message)
+                .hint("repeat the call without `needs`, or ask the user to run the command")
+        }
+        problem @ NoSession::Helper(_) => no_session(problem),
     }
-}
-
-fn missing(path: &Path) -> ToolError {
-    ToolError::new(
-        Kind::FileNotFound,
-        format!("argument `needs`: {} is missing, so the command did not run", line_name(path)),
-    )
-    .hint(
-        "a command gets files and directories that exist; name the directory in which it makes one",
-    )
 }

@@ -505,6 +505,7 @@ impl Commands {
                 .collect(),
             rules: CommandRules {
                 roots: self.writable.clone(),
+                read: Vec::new(),
                 unprotected: settings.unprotected.clone(),
                 globs: globs.clone(),
                 network,

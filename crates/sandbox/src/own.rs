@@ -387,6 +387,7 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
         fixed_unless_judged: Vec::new(),
         rules: CommandRules {
             roots: Vec::new(),
+            read: Vec::new(),
             unprotected: Vec::new(),
             globs: PathGlobs::default(),
             network: true,

@@ -23,7 +23,7 @@ pub(super) struct PrivateView {
     pub(super) shown: Vec<PathBuf>,
     /// Symlinks in them on the way to what is shown, each with its target.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
-    /// Caches of tools that commands may change for themselves, by real path. None is in another or in a root.
+    /// Caches of tools that commands may change for themselves, by real path. None is in another or in a root, or holds one.
     pub(super) caches: Vec<PathBuf>,
 }
 
@@ -52,6 +52,9 @@ impl PrivateView {
         let caches = caches.filter(|real| real.is_dir() && !is_in_root(real));
         let caches = outermost(caches.filter(|real| !holds_private(real)).collect());
         shown.extend(caches.iter().cloned());
+        // A command could move what is above the root there, so that rules by path would miss it.
+        let holds_root = |cache: &PathBuf| roots.iter().any(|root| root.starts_with(cache));
+        let caches = caches.into_iter().filter(|cache| !holds_root(cache)).collect();
         shown.extend(settings.shown_by_settings.iter().filter_map(&mut trusted));
         shown.extend(roots.iter().flat_map(|root| around(root)).filter(|dir| !holds_private(dir)));
         // Programs find their files by the home directory as it is written.

@@ -2,6 +2,7 @@
 //! level cannot be undone, so if one fails, sinew starts another helper for the next. A smaller gap, such as
 //! a kernel without Landlock where namespaces work, is reported and tolerated.
 
+mod extra;
 mod filter;
 mod mounts;
 mod namespaces;
@@ -30,16 +31,16 @@ use super::notify_handler::{
     BoundSockets, Means, OldObjects, RootOutside, SessionMemory, StandIn, began_now,
 };
 use super::process_tree;
-use super::sandbox_level::{REPLACED, SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
+use super::sandbox_level::{SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
 use super::wire::{JoinHandles, Outside, Policy};
 use crate::spawn::{self, Confinement, Limit, Own};
+use extra::HeldExtra;
 use filter::{Closed, Sockets, WatchedCalls};
 use ruleset::SystemRules;
-use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::CommandJudge;
 
-pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, sockets};
+pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, skeletons, sockets};
 
 /// The most processes of a command per processor, if its supervisor has only the same share of it as each of
 /// them. Then a millisecond of work takes the supervisor half a second.
@@ -104,7 +105,8 @@ impl Sandbox {
         match policy.level {
             SandboxLevel::None => {}
             SandboxLevel::Landlock => {
-                let rules = ruleset::beneath_the_system(policy, kept)?;
+                let extras = extra::held(policy)?;
+                let rules = ruleset::beneath_the_system(policy, kept, &extras)?;
                 sandbox.ruleset = Some(rules.handle()?);
                 sandbox.system_rules = Some(rules);
                 sandbox.filter = Some(filter::closed(Closed {
@@ -115,16 +117,22 @@ impl Sandbox {
                 // Without a network only socket pairs can be made.
                 sandbox.watch(policy, policy.network, outside);
             }
-            SandboxLevel::Bubblewrap => sandbox.wall_within(policy, outside),
+            SandboxLevel::Bubblewrap => {
+                sandbox.wall_within(policy, outside, &extra::held(policy)?);
+            }
             SandboxLevel::Namespaces => {
-                match joined {
+                let extras = match joined {
                     Some(other) => namespaces::join(policy, other)?,
-                    None => sandbox.joinable = namespaces::enter(policy)?,
-                }
-                sandbox.wall_within(policy, outside);
+                    None => {
+                        sandbox.joinable = namespaces::enter(policy)?;
+                        Vec::new()
+                    }
+                };
+                sandbox.wall_within(policy, outside, &extras);
+                // They must be where the command looks for them.
+                extra::held(policy)?;
             }
         }
-        check_extra(policy)?;
         if sandbox.ruleset.is_some() {
             // Without it commands apply the rules once more, which takes longer.
             sandbox.apart = ruleset::apart().ok();
@@ -201,9 +209,9 @@ impl Sandbox {
     }
 
     /// Applies Landlock and seccomp inside namespaces.
-    fn wall_within(&mut self, policy: &Policy, outside: Option<Outside>) {
+    fn wall_within(&mut self, policy: &Policy, outside: Option<Outside>, extras: &[HeldExtra]) {
         let kept = outside.as_ref().map(|outside| outside.kept.as_fd());
-        self.ruleset = self.or_missing(ruleset::within_namespaces(policy, kept));
+        self.ruleset = self.or_missing(ruleset::within_namespaces(policy, kept, extras));
         let filter = filter::closed(Closed {
             network: policy.network,
             sockets: Sockets::Open,
@@ -357,17 +365,6 @@ impl Sandbox {
         }
         Ok(urgency)
     }
-}
-
-/// Fails if an extra path leads elsewhere than it did when the call was judged.
-fn check_extra(policy: &Policy) -> Result<(), Shortfall> {
-    policy.extra.iter().try_for_each(|extra| {
-        let found = rustix::fs::lstat(&extra.path).map(|stat| identity_of(&stat).of_file());
-        match found == Ok(extra.identity) {
-            true => Ok(()),
-            false => Err(Shortfall::new(REPLACED, extra.path.display())),
-        }
-    })
 }
 
 /// Drops every capability for ever. Programs executed later gain none, since commands may not gain rights.

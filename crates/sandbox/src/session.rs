@@ -17,17 +17,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, statat};
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::bubblewrap;
 use super::capture::RequestedCommand;
-use super::sandbox_level::{SandboxLevel, Shortfall, WATCHED_NAMES};
+use super::sandbox_level::{REPLACED, SandboxLevel, Shortfall, WATCHED_NAMES};
 use super::terminal::Pty;
 use super::undo::{CommandUndo, KeepsChanges};
-use super::wire::{self, Join, JoinHandles, Outside, Policy, Ready, SpawnRequest};
+use super::wire::{self, Extra, Join, JoinHandles, Outside, Policy, Ready, SpawnRequest};
 use super::{HELPER, Helper};
+use sinew_fs::stat::identity_of;
 
 /// How long the helper may take to start.
 const READY: Duration = Duration::from_secs(20);
@@ -215,7 +216,10 @@ impl Session {
         if let Some(kept) = kept {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let open = |root: &PathBuf| openat(CWD, root, flags, Mode::empty());
-            let roots = policy.kept_at.iter().map(open).collect::<Result<_, _>>()?;
+            let roots: Vec<OwnedFd> = policy.kept_at.iter().map(open).collect::<Result<_, _>>()?;
+            if let Some(replaced) = replaced(policy, &roots) {
+                return Ok(Err(Shortfall::new(REPLACED, replaced.display())));
+            }
             Outside { kept: kept.try_clone()?, roots }.send(line)?;
         }
         if let Some(joined) = joined {
@@ -361,6 +365,22 @@ fn start(mut command: Command) -> io::Result<(Child, OwnedFd)> {
         .stderr(Stdio::piped())
         .spawn()?;
     Ok((child, line))
+}
+
+/// Returns the first extra path that leads elsewhere than it did when the call was judged, by the directories in which changes
+/// are kept.
+fn replaced<'p>(policy: &'p Policy, kept_at: &[OwnedFd]) -> Option<&'p Path> {
+    let writable = policy.extra.iter().filter(|extra| extra.is_writable);
+    let dirs = kept_at.iter().skip(policy.writable.len());
+    let is_other = |(extra, dir): &(&Extra, &OwnedFd)| {
+        let stat = match (fstat(dir), extra.path.file_name()) {
+            (Ok(stat), _) if identity_of(&stat).of_file() == extra.identity => return false,
+            (_, Some(name)) => statat(dir, name, AtFlags::SYMLINK_NOFOLLOW),
+            (stat, None) => stat,
+        };
+        stat.map(|stat| identity_of(&stat).of_file()) != Ok(extra.identity)
+    };
+    writable.zip(dirs).find(is_other).map(|(extra, _)| extra.path.as_path())
 }
 
 fn nothing() -> io::Result<OwnedFd> {

@@ -596,6 +596,31 @@ pub(crate) fn unshare(keep_network: bool) -> io::Result<()> {
     if unsafe { libc::unshare(flags) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Makes a mount writable that is at no path yet, as kernels since 5.12 can: mount_setattr(2).
+pub(crate) fn make_mount_writable(mount: impl AsFd) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_NOSUID,
+        attr_clr: libc::MOUNT_ATTR_RDONLY,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    let size = size_of_val(&attributes);
+    let mount = mount.as_fd().as_raw_fd();
+    // SAFETY: the fd is open, the path is an empty C string, and the kernel reads `size` bytes of the attributes.
+    let set = unsafe {
+        let path = c"".as_ptr();
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount,
+            path,
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            size,
+        )
+    };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Gives this process new mount and IPC namespaces in its user namespace.
 pub(crate) fn unshare_mounts() -> io::Result<()> {
     // SAFETY: as above.

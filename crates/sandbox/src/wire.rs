@@ -62,7 +62,7 @@ pub(super) struct Policy {
     pub(super) trusted: bool,
     /// Whether the changes of commands are kept. Then [`Outside`] follows.
     pub(super) keeps_changes: bool,
-    /// The directories in which they are kept: the roots, and others that commands may change.
+    /// The directories in which they are kept: the roots, then those of extra paths that commands may change.
     pub(super) kept_at: Vec<PathBuf>,
     /// Directories with the name of one that tools make anew, in which git tracks files.
     pub(super) tracked: Vec<PathBuf>,
@@ -72,7 +72,7 @@ pub(super) struct Policy {
     pub(super) lendable: Vec<PathBuf>,
     /// How the namespaces of the session relate to those of others.
     pub(super) join: Join,
-    /// Paths outside the roots that its commands get too, by real path; those that they may change are in `writable` too.
+    /// Paths outside the roots that its commands get too, by real path. None is in another with the same rights.
     pub(super) extra: Vec<Extra>,
 }
 

@@ -161,5 +161,11 @@ pub fn rest(analysis: &Analysis) -> Option<&[Vec<String>]> {
     (!rest.is_empty()).then_some(rest)
 }
 
+/// Returns all commands of a line, if rules could cover it: plain ones too.
+pub fn all(analysis: &Analysis) -> Option<impl Iterator<Item = &Vec<String>>> {
+    let is_known = analysis.plain.is_ok() || rest(analysis).is_some();
+    is_known.then(|| analysis.segments.iter().map(|segment| &segment.words))
+}
+
 /// The rule that asks for every command if there is no sandbox.
 pub const UNCONTAINED: &str = "shell.sandbox_level";

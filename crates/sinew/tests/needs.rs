@@ -248,6 +248,10 @@ fn answer_binds_to_command_and_needs() {
         ("touch here", &["network"], None),
         // Both were granted, but not together.
         ("touch HOME/data/x", &["network", "write:HOME/data"], denied),
+        // Plain commands would get the network too.
+        ("touch here; ls -la", &["network"], denied),
+        ("ls -la; touch here", &["network"], asked),
+        ("touch here; ls -la", &["network"], None),
         ("true", &["unsandboxed"], asked),
         ("true", &["unsandboxed"], denied),
     ]
@@ -293,6 +297,10 @@ fn granted_for_always_and_by_rule() {
     for (rule, words) in [
         (rule("\"unsandboxed\""), "cannot hold `unsandboxed`"),
         (rule("\"disk\""), "`disk` is not"),
+        (
+            rule("\"network\"").replace("command = \"ls *\"", "tools = [\"Bash\"]"),
+            "beside the `command`",
+        ),
         (rule(""), "is empty"),
         (rule("\"network\"").replace("allow", "deny"), "is for rules that allow"),
         (rule("\"network\"").replace("command = \"ls *\"", "paths = [\"a\"]"), "rules on commands"),
@@ -373,4 +381,34 @@ fn changes_outside_are_undone_and_redone() {
         assert_eq!(place.root.join("in").exists(), !is_undone);
     }
     pipe.end();
+}
+
+/// The directories above a root among temporary files are a session's own. A command that moved them took the root to where rules
+/// by path missed it.
+#[test]
+fn root_among_temporary_files_stays_judged() {
+    let place = place();
+    let top = place.root.parent().unwrap().display().to_string();
+    for level in ["namespaces", "bubblewrap", "landlock"] {
+        let line = format!(
+            "mv {top} /tmp/away; mv {top}/ws {top}/away; n=env; for at in /tmp/away/ws {top}/away {top}/ws; \
+             do echo planted >$at/.${{n}}rc; done; echo x >in"
+        );
+        let mut call = command(&place.home);
+        call.arg("--root").arg(&place.root).arg("--set").arg(format!("run.sandbox={level}"));
+        let path = std::env::var_os("PATH").unwrap();
+        let done = call
+            .args(["call", "Bash"])
+            .arg(json!({ "command": line }).to_string())
+            .env("PATH", path)
+            .output()
+            .unwrap();
+        let shown = String::from_utf8_lossy(&done.stderr).into_owned();
+        if shown.contains("no sandbox") {
+            println!("SKIPPED: {level} does not work here");
+            continue;
+        }
+        assert!(!place.root.join(".envrc").exists(), "{level}: {shown}");
+        assert!(fs::remove_file(place.root.join("in")).is_ok(), "{level}: {shown}");
+    }
 }

@@ -92,8 +92,8 @@ pub struct ExtraPath {
     pub path: PathBuf,
     /// Whether the command may change it, and all beneath it.
     pub is_writable: bool,
-    /// The device and inode that it had when the call was judged; `None` if it was missing.
-    pub identity: Option<(u64, u64)>,
+    /// The device and inode that it had when the call was judged.
+    pub identity: (u64, u64),
 }
 
 /// What a command gets beyond its sandbox, once an answer or a rule allows it: what it needs without what every command has.

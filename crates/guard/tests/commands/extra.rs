@@ -1,12 +1,13 @@
 //! Extra access: what a command gets that its call needs, and that no other command gets it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use sinew_guard::{Helper, SandboxLevel};
@@ -27,6 +28,10 @@ const CASES: &[(&str, Case)] = &[
     ("caches and temporary files are shared", shared),
     ("without a sandbox all is as the user has it", unsandboxed),
     ("a path that was replaced is not given", replaced),
+    ("a path that another command replaces again and again is not given", raced),
+    ("a path of temporary files is given, whatever is planted there", temporary),
+    ("path globs hold in what is given", globs),
+    ("of paths in one another the wider right counts", nested),
     ("what no answer gives is refused", never),
     ("changes in the roots are kept", kept),
 ];
@@ -246,9 +251,13 @@ fn replaced(place: &Place, level: SandboxLevel) -> Result<(), Failed> {
     let private = place.outside.join("private");
     let papers = private.join("papers");
     let look = format!("cat {0}/canary; echo x >{0}/made", at(&papers));
-    for is_link in [true, false] {
-        let world =
-            place.world_of(command(&look, vec![Need::Write(papers.clone())]), &place.root)?;
+    for (is_link, need) in [
+        (true, Need::Write(papers.clone())),
+        (false, Need::Write(papers.clone())),
+        (true, Need::Read(papers.clone())),
+        (false, Need::Read(papers.clone())),
+    ] {
+        let world = place.world_of(command(&look, vec![need]), &place.root)?;
         fs::rename(&papers, private.join("away"))?;
         match is_link {
             true => symlink(private.join("other"), &papers)?,
@@ -274,11 +283,144 @@ fn replaced(place: &Place, level: SandboxLevel) -> Result<(), Failed> {
     Ok(())
 }
 
+/// One command has `other` and swaps what is in it while others get that.
+fn raced(place: &Place, level: SandboxLevel) -> Result<(), Failed> {
+    let private = place.outside.join("private");
+    let (other, given) = (private.join("other"), private.join("other/given"));
+    fs::create_dir(&given)?;
+    fs::write(given.join("canary"), "given")?;
+    // No answer gives that path.
+    let victim = place.outside.join("hidden/canary");
+    fs::write(&victim, "victim")?;
+    symlink("../../hidden", other.join("link"))?;
+    // renameat2 with RENAME_EXCHANGE, by its number on the two processors of the tests.
+    let swap = format!(
+        r#"cd {}; touch begun; exec perl -e 'my $n = `uname -m` =~ /aarch64/ ? 276 : 316; until (-e "done")
+            {{ my ($one, $two) = ("given", "link"); syscall($n, -100, $one, -100, $two, 2) for 1..50 }}'"#,
+        at(&other)
+    );
+    let world = place.world_of(command(&swap, vec![Need::Write(other.clone())]), &place.root)?;
+    std::thread::scope(|scope| {
+        let running =
+            scope.spawn(|| block_on(world.processes.run(options(Duration::from_secs(60)))));
+        while !other.join("begun").exists() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let mut kinds = HashSet::new();
+        let until = Instant::now() + Duration::from_secs(10);
+        while kinds.len() < 2 && Instant::now() < until {
+            kinds.extend(fs::symlink_metadata(&given).map(|meta| meta.is_symlink()));
+        }
+        let swaps = that(kinds.len() == 2, || format!("nothing swaps: {kinds:?}"));
+        let look = format!("cat {0}/canary; echo -n x >>{0}/canary", at(&given));
+        let mut n_leaks = 0;
+        let is_open = level == SandboxLevel::None;
+        for n in 0..if is_open { 2_000 } else { 60 } {
+            let is_writable = n % 3 == 0;
+            let need = if is_writable { Need::Write } else { Need::Read }(given.clone());
+            let done = run(place, &look, vec![need]);
+            n_leaks += i32::from(done.is_ok_and(|done| text(&done).contains("victim")));
+            if is_open && 0 < n_leaks {
+                break;
+            }
+        }
+        let ended = fs::write(other.join("done"), "");
+        drop(running.join());
+        ended?;
+        swaps?;
+        // Without a sandbox, the control, the path leads to the victim soon.
+        that((0 < n_leaks) == is_open, || format!("{n_leaks} leaks"))
+    })?;
+    let victim = fs::read_to_string(victim)?;
+    that(level == SandboxLevel::None || victim == "victim", || victim.clone())
+}
+
+fn temporary(place: &Place, level: SandboxLevel) -> Result<(), Failed> {
+    let dir = tempfile::tempdir_in("/tmp")?;
+    let given = dir.path().join("deep/given");
+    fs::create_dir_all(&given)?;
+    fs::write(given.join("canary"), "canary")?;
+    fs::create_dir(dir.path().join("flat"))?;
+    fs::write(dir.path().join("flat/canary"), "flat")?;
+    fs::create_dir(place.root.join("sub"))?;
+    let top = at(dir.path());
+    // Every command may write in the temporary files of its session.
+    let plant =
+        format!("mkdir -p {top} 2>&-; ln -s {} {top}/deep 2>&-; true", at(&place.root.join("sub")));
+    if level != SandboxLevel::None {
+        place.sh(&plant);
+    }
+    let look = format!("cat {top}/deep/given/canary; echo -n x >{top}/deep/given/made");
+    let done = run(place, &look, vec![Need::Write(given.clone())]);
+    let is_shared = level == SandboxLevel::Landlock;
+    if is_shared && done.is_err() {
+        // There the link is in the directory itself.
+        return that(fs::read_dir(place.root.join("sub"))?.next().is_none(), || {
+            format!("{done:?}")
+        });
+    }
+    prints(&done?, "canary")?;
+    that(given.join("made").exists(), || String::from("not made"))?;
+    that(fs::read_dir(place.root.join("sub"))?.next().is_none(), || {
+        String::from("a mount point in a root")
+    })?;
+    // It cannot move what is above, where rules by path would miss it.
+    if matches!(level, SandboxLevel::Namespaces | SandboxLevel::Bubblewrap) {
+        let away = format!(
+            "mv {top} {top}.away; mv {top}/deep {top}/away; echo x >{top}/deep/given/.envrc"
+        );
+        let done = run(place, &away, vec![Need::Write(given.clone())])?;
+        that(!given.join(".envrc").exists(), || text(&done))?;
+        let done = run(
+            place,
+            &format!("cat {top}/flat/canary"),
+            vec![Need::Read(dir.path().join("flat"))],
+        )?;
+        prints(&done, "flat")?;
+    }
+    Ok(())
+}
+
+fn globs(_: &Place, level: SandboxLevel) -> Result<(), Failed> {
+    let place = Place::denying_names(&Helper::program("/proc/self/exe"), level);
+    make_private(&place.outside)?;
+    let papers = place.outside.join("private/papers");
+    fs::write(papers.join("key.denied"), "denied")?;
+    let look = format!("cat {0}/canary; cat {0}/key.denied 2>&-; true", at(&papers));
+    for need in [Need::Read(papers.clone()), Need::Write(papers.clone())] {
+        let done = run(&place, &look, vec![need])?;
+        prints(&done, if level == SandboxLevel::None { "canarydenied" } else { "canary" })?;
+    }
+    let named = run(&place, &look, vec![Need::Read(papers.join("key.denied"))]);
+    let kind = named.map(|_| ()).map_err(|error| error.kind);
+    that(kind == Err(Kind::PathDenied), || format!("{kind:?}"))
+}
+
+fn nested(place: &Place, level: SandboxLevel) -> Result<(), Failed> {
+    let papers = place.outside.join("private/papers");
+    fs::create_dir(papers.join("deep"))?;
+    let change = format!("echo -n x >{0}/made; echo -n x >{0}/deep/made", at(&papers));
+    for (needs, expected) in [
+        (vec![Need::Write(papers.clone()), Need::Read(papers.clone())], (true, true)),
+        (vec![Need::Write(papers.clone()), Need::Read(papers.join("deep"))], (true, true)),
+        (vec![Need::Read(papers.clone()), Need::Write(papers.join("deep"))], (false, true)),
+        (vec![Need::Read(papers.join("deep")), Need::Read(papers.clone())], (false, false)),
+    ] {
+        let done = run(place, &format!("({change}) 2>&-; true"), needs.clone())?;
+        let made = |name: &str| fs::remove_file(papers.join(name)).is_ok();
+        let found = (made("made"), made("deep/made"));
+        let expected = if level == SandboxLevel::None { (true, true) } else { expected };
+        that(found == expected, || format!("{needs:?}: {found:?}: {}", text(&done)))?;
+    }
+    Ok(())
+}
+
 fn never(place: &Place, level: SandboxLevel) -> Result<(), Failed> {
     if level == SandboxLevel::None {
         return Ok(());
     }
     let outside = &place.outside;
+    fs::write(place.top().join(CACHE).join("x"), "x")?;
     for (need, expected) in [
         (Need::Read(outside.join("hidden/key")), Kind::PathDenied),
         (Need::Read(outside.clone()), Kind::PathDenied),
@@ -287,6 +429,9 @@ fn never(place: &Place, level: SandboxLevel) -> Result<(), Failed> {
         (Need::Write(place.top().to_owned()), Kind::PathDenied),
         (Need::Read("/proc/1".into()), Kind::PathDenied),
         (Need::Write("/".into()), Kind::PathDenied),
+        (Need::Write("/tmp".into()), Kind::PathDenied),
+        (Need::Read("/tmp/".into()), Kind::PathDenied),
+        (Need::Write(place.top().join(CACHE).join("x")), Kind::PathDenied),
         (Need::Read(outside.join("private/missing")), Kind::FileNotFound),
     ] {
         let done = run(place, "echo ran >ran", vec![need.clone()]);

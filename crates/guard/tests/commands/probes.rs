@@ -432,6 +432,9 @@ A command runs on the strongest sandbox level that works on the machine, and eve
   kill their own supervisors, and get the same environment, no terminal and no descriptors. In a cgroup,
   processes that such a command leaves are killed by the next session on this level that sinew starts there.
 
+A root below a directory that is the session's own, such as `/tmp/a/b`, is there at its path. What is between, here `/tmp/a`,
+is empty but for roots and cannot be changed, since a command that moved it would take the root to where rules by path miss it.
+
 **Private directories** are `/home`, `/root`, `/Users`, `/mnt`, `/media`, `/run/media` and the home directory. Commands see
 of them the roots and the repositories around them, toolchains and caches of tools, programs in `PATH`, configuration
 without secrets such as that of git with the files that it includes, and what `run.show` lists. They can change none of it

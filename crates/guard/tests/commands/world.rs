@@ -59,6 +59,14 @@ impl Place {
         Self::with(helper, &[level], Self::denying)
     }
 
+    /// Makes a root with a path glob that denies names beside the root too.
+    pub(crate) fn denying_names(helper: &Helper, level: SandboxLevel) -> Self {
+        Self::with(helper, &[level], |root| FileSettings {
+            deny_paths: vec![format!("{}/**/*.denied", root.parent().unwrap_or(root).display())],
+            ..FileSettings::default()
+        })
+    }
+
     /// Makes a root on a disk of its own that holds so much; nothing where the user may mount none.
     pub(crate) fn small(helper: &Helper, level: SandboxLevel, size: &str) -> Option<Self> {
         let mounted = |root: &Path| {

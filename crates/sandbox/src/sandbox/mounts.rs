@@ -3,6 +3,7 @@
 //! private ones, and empty files and directories over hidden ones. The mounts of the system stay below: uncovering them needs rights that no command has.
 #![expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -11,17 +12,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
-    mount_bind, mount_bind_recursive, mount_change, mount_move, mount_remount, move_mount,
-    open_tree, unmount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive,
+    mount_change, mount_move, mount_remount, unmount,
 };
-use sinew_fs::stat::identity_of;
 
-use crate::sandbox_level::{REPLACED, Shortfall};
-use crate::spawn;
-use crate::wire::{Extra, Policy};
+use crate::wire::Policy;
 
 /// Devices that commands may use.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
@@ -30,7 +27,7 @@ const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 pub(crate) const SERVICES: &[&str] = &["/run", "/var/run"];
 
 /// Directories for temporary files, of which a session has its own.
-const TEMPORARY: &[&str] = &["/tmp", "/var/tmp"];
+pub(super) const TEMPORARY: &[&str] = &["/tmp", "/var/tmp"];
 
 /// Parts of those directories that programs need, and that hold no socket.
 pub(crate) const KEPT_OF_SERVICES: &[&str] =
@@ -76,6 +73,12 @@ pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
             bind(&temporary, Path::new(there))?;
         }
     }
+    let skeletons = skeletons(policy);
+    for dir in &skeletons {
+        fs::create_dir_all(dir)?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("tmpfs", dir, "tmpfs", flags, Some(c"mode=0755"))?;
+    }
     for (path, handle) in &writable {
         place(path, handle)?;
     }
@@ -86,7 +89,24 @@ pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
     for path in &policy.fixed {
         fix(path)?;
     }
-    policy.private.iter().try_for_each(|dir| make_read_only(dir))
+    policy.private.iter().chain(&skeletons).try_for_each(|dir| make_read_only(dir))
+}
+
+/// Directories that every session has of its own, and may change.
+const OWN: &[&str] = &["/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm"];
+
+/// Returns the directories right beneath a session's own ones that hold roots or extra paths. They are made anew and read-only:
+/// if a command moved one, rules by path would miss what it holds.
+pub(crate) fn skeletons(policy: &Policy) -> BTreeSet<PathBuf> {
+    let extras = policy.extra.iter().map(|extra| &extra.path);
+    let skeleton = |path: &PathBuf| {
+        OWN.iter().map(Path::new).find_map(|dir| {
+            let first = dir.join(path.strip_prefix(dir).ok()?.components().next()?);
+            // A mount point itself cannot move.
+            (first != *path).then_some(first)
+        })
+    };
+    extras.chain(&policy.writable).filter_map(skeleton).collect()
 }
 
 /// Opens the directories that [`lay_out`] is about to cover.
@@ -95,85 +115,6 @@ pub(super) fn covered(policy: &Policy) -> Vec<Held> {
     let private = policy.private.iter().map(PathBuf::as_path);
     let sockets = policy.lendable.iter().map(PathBuf::as_path);
     held_where_there(sockets.chain(places.chain(private).filter(|path| is_real_dir(path))))
-}
-
-/// Adds extra paths to the view of a joined session, in a mount namespace of this process alone. `covered` are directories
-/// of the machine that other mounts cover in that view.
-pub(super) fn extend(policy: &Policy, covered: &[Held]) -> Result<(), Shortfall> {
-    // A mount can only be copied in its own namespace.
-    let copies: Vec<_> = policy
-        .extra
-        .iter()
-        .map(|extra| Ok((extra, copied(extra, covered)?)))
-        .collect::<Result<_, Shortfall>>()?;
-    spawn::unshare_mounts().and_then(|()| add_copies(policy, copies)).map_err(missing)
-}
-
-/// Mounts the copies of extra paths.
-fn add_copies(policy: &Policy, copies: Vec<(&Extra, (OwnedFd, bool))>) -> io::Result<()> {
-    for (extra, (copy, is_dir)) in copies {
-        add_mount_point(&extra.path, is_dir, &policy.private)?;
-        move_mount(&copy, "", CWD, &extra.path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-        if extra.is_writable {
-            make_writable(&extra.path)?;
-        }
-    }
-    for path in policy.fixed.iter().filter(|path| is_of_extra(path, policy)) {
-        fix(path)?;
-    }
-    policy.private.iter().try_for_each(|dir| make_read_only(dir))
-}
-
-/// Copies the mount of an extra path, as the machine has it; also returns whether it is a directory.
-fn copied(extra: &Extra, covered: &[Held]) -> Result<(OwnedFd, bool), Shortfall> {
-    let replaced = || Shortfall::new(REPLACED, extra.path.display());
-    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let within = |(dir, handle)| Some((extra.path.strip_prefix(dir).ok()?, handle));
-    let hidden = covered.iter().find_map(|(dir, handle)| within((dir, handle)));
-    let found = match hidden {
-        Some((rest, handle)) if rest.as_os_str().is_empty() => handle.try_clone().map_err(missing),
-        Some((rest, handle)) => {
-            openat2(handle, rest, flags, Mode::empty(), resolve).map_err(|_| replaced())
-        }
-        None => openat2(CWD, &extra.path, flags, Mode::empty(), resolve).map_err(|_| replaced()),
-    };
-    let found = found?;
-    let stat = fstat(&found).map_err(|errno| missing(errno.into()))?;
-    if identity_of(&stat).of_file() != extra.identity {
-        return Err(replaced());
-    }
-    let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    if is_dir {
-        // A file has nothing mounted beneath it, but may have a mount that hides it.
-        flags |= OpenTreeFlags::AT_RECURSIVE;
-    }
-    Ok((open_tree(&found, "", flags).map_err(|errno| missing(errno.into()))?, is_dir))
-}
-
-fn missing(error: io::Error) -> Shortfall {
-    Shortfall::new("namespaces", format!("extra paths: {error}"))
-}
-
-fn is_of_extra(path: &Path, policy: &Policy) -> bool {
-    policy.extra.iter().any(|extra| path.starts_with(&extra.path))
-}
-
-/// Makes an empty directory or file to mount an extra path at, unless there is one. Only this view of a private directory
-/// becomes writable.
-fn add_mount_point(path: &Path, is_dir: bool, private: &[PathBuf]) -> io::Result<()> {
-    if fs::symlink_metadata(path).is_ok() {
-        return Ok(());
-    }
-    let writable = MountFlags::NOSUID | MountFlags::NODEV;
-    let covers = |dir: &&PathBuf| path.starts_with(dir);
-    if let Some(dir) = private.iter().find(covers) {
-        mount_remount(dir, with_bind(writable), "")?;
-    }
-    make_empty(path, is_dir)
 }
 
 /// Mounts an empty directory over each private one, with all that is shown of it. They are writable until everything
@@ -200,10 +141,7 @@ fn close_private(policy: &Policy, shown: &[Held]) -> io::Result<()> {
 
 /// Makes an empty directory or file to mount an fd at.
 fn make_mount_point(path: &Path, handle: &OwnedFd) -> io::Result<()> {
-    make_empty(path, FileType::from_raw_mode(fstat(handle)?.st_mode) == FileType::Directory)
-}
-
-fn make_empty(path: &Path, is_dir: bool) -> io::Result<()> {
+    let is_dir = FileType::from_raw_mode(fstat(handle)?.st_mode) == FileType::Directory;
     if is_dir {
         return fs::create_dir_all(path);
     }
@@ -214,7 +152,7 @@ fn make_empty(path: &Path, is_dir: bool) -> io::Result<()> {
 }
 
 /// Makes the topmost mount at a path read-only, and no other one.
-fn make_read_only(path: &Path) -> io::Result<()> {
+pub(super) fn make_read_only(path: &Path) -> io::Result<()> {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
     match mount_remount(path, with_bind(flags), "") {
         // Another mount covers the path.
@@ -224,7 +162,7 @@ fn make_read_only(path: &Path) -> io::Result<()> {
 }
 
 /// A path with its `O_PATH` fd.
-type Held = (PathBuf, OwnedFd);
+pub(super) type Held = (PathBuf, OwnedFd);
 
 fn held(paths: &[PathBuf]) -> io::Result<Vec<Held>> {
     paths.iter().map(|path| Ok((path.clone(), hold(path)?))).collect()
@@ -431,6 +369,6 @@ fn is_dir(path: &Path) -> bool {
 }
 
 /// Returns whether a path is a directory, and no symlink.
-fn is_real_dir(path: &Path) -> bool {
+pub(super) fn is_real_dir(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
 }

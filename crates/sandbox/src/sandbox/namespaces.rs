@@ -14,6 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::extra::{self, HeldExtra};
 use super::mounts;
 use crate::kill_scope;
 use crate::sandbox_level::{Shortfall, WATCHED_NAMES};
@@ -61,8 +62,8 @@ fn handles(covered: Vec<(PathBuf, OwnedFd)>) -> io::Result<JoinHandles> {
 }
 
 /// Enters the namespaces of another session, with extra paths in a mount namespace of its own. So caches and temporary
-/// files are the same in both. It keeps the network of the machine if the policy opens that.
-pub(super) fn join(policy: &Policy, of: JoinHandles) -> Result<(), Shortfall> {
+/// files are the same in both. It keeps the network of the machine if the policy opens that. Returns the extra paths.
+pub(super) fn join(policy: &Policy, of: JoinHandles) -> Result<Vec<HeldExtra>, Shortfall> {
     let missing =
         |step: &str, error: io::Error| Shortfall::new("namespaces", format!("{step}: {error}"));
     let enter = |space: &OwnedFd, of_type| {
@@ -75,7 +76,7 @@ pub(super) fn join(policy: &Policy, of: JoinHandles) -> Result<(), Shortfall> {
         enter(&of.network, LinkNameSpaceType::Network)?;
     }
     enter(&of.mounts, LinkNameSpaceType::Mount)?;
-    mounts::extend(policy, &of.covered)
+    extra::extend(policy, &of.covered)
 }
 
 /// Returns whether each command can have a PID namespace with its own `/proc`. Containers that mask parts of

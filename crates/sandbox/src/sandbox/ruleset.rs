@@ -15,6 +15,7 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, Scope,
 };
 
+use super::extra::HeldExtra;
 use crate::sandbox_level::Shortfall;
 use crate::wire::Policy;
 
@@ -25,6 +26,7 @@ const ABI_WANTED: ABI = ABI::V6;
 pub(super) fn within_namespaces(
     policy: &Policy,
     kept: Option<BorrowedFd<'_>>,
+    extras: &[HeldExtra],
 ) -> Result<OwnedFd, Shortfall> {
     let mut ruleset = empty()?;
     allow_keeping(&mut ruleset, kept)?;
@@ -35,6 +37,7 @@ pub(super) fn within_namespaces(
     for place in policy.writable.iter().chain(&policy.caches) {
         allow(&mut ruleset, place, AccessFs::from_all(ABI_WANTED))?;
     }
+    allow_extras(&mut ruleset, extras)?;
     handle(ruleset)
 }
 
@@ -58,6 +61,7 @@ impl SystemRules {
 pub(super) fn beneath_the_system(
     policy: &Policy,
     kept: Option<BorrowedFd<'_>>,
+    extras: &[HeldExtra],
 ) -> Result<SystemRules, Shortfall> {
     let mut ruleset = empty()?;
     allow_keeping(&mut ruleset, kept)?;
@@ -65,9 +69,10 @@ pub(super) fn beneath_the_system(
         policy.hidden.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     let closed: Vec<PathBuf> = hidden.iter().chain(&policy.private).cloned().collect();
     open_beside(&mut ruleset, Path::new("/"), &closed, read())?;
-    for place in policy.shown.iter().chain(policy.extra.iter().map(|extra| &extra.path)) {
+    for place in &policy.shown {
         open_beside(&mut ruleset, place, &hidden, read())?;
     }
+    allow_extras(&mut ruleset, extras)?;
     let writes = AccessFs::from_all(ABI_WANTED);
     for place in &policy.writable {
         open_beside(&mut ruleset, place, &hidden, writes)?;
@@ -148,6 +153,16 @@ fn allow(
     // The kernel rejects directory rights for files.
     let access = if is_dir { access } else { access & AccessFs::from_file(ABI_WANTED) };
     ruleset.add_rule(PathBeneath::new(handle, access)).map(drop).map_err(missing)
+}
+
+/// Allows extra paths by the fds that were compared with what was judged: a name could lead elsewhere by now.
+fn allow_extras(ruleset: &mut RulesetCreated, extras: &[HeldExtra]) -> Result<(), Shortfall> {
+    for extra in extras {
+        let access = if extra.is_writable { AccessFs::from_all(ABI_WANTED) } else { read() };
+        let access = if extra.is_dir { access } else { access & AccessFs::from_file(ABI_WANTED) };
+        ruleset.add_rule(PathBeneath::new(&extra.handle, access)).map(drop).map_err(missing)?;
+    }
+    Ok(())
 }
 
 /// Allows files to be moved and copied to where the changes of commands are kept, and nothing there to be read.
