@@ -328,6 +328,48 @@ impl Reply {
         reply
     }
 
+    /// Returns the reply, or the error of a failed call with its kind, message and hint.
+    ///
+    /// Only [`Reply::ok`] decides: some dialects show an error as a result, which is a success with an
+    /// [`outcome`](Reply::outcome). The error has no content. A program that hands the output of a failed command to a
+    /// model takes [`Reply::content`] instead.
+    ///
+    /// ```
+    /// use sinew_tool::{Kind, Reply, ToolError};
+    ///
+    /// fn first_line(reply: Reply) -> Result<String, ToolError> {
+    ///     let text = reply.into_text()?;
+    ///     Ok(text.lines().next().unwrap_or_default().to_owned())
+    /// }
+    ///
+    /// assert_eq!(first_line(Reply::text("one\ntwo")).ok().as_deref(), Some("one"));
+    /// let failed = Reply::failure(&ToolError::new(Kind::FileNotFound, "no file: `a.txt`"));
+    /// assert_eq!(first_line(failed).map_err(|error| error.kind), Err(Kind::FileNotFound));
+    /// ```
+    pub fn into_result(self) -> Result<Self, ToolError> {
+        match self {
+            Self { ok: true, .. } => Ok(self),
+            Self { error: Some(error), .. } => Err(error.into_error()),
+            // A tool may fail without an error body.
+            Self { outcome, .. } => {
+                let kind = outcome.unwrap_or(Kind::ExecutionFailed);
+                Err(ToolError::new(kind, self.joined_text()))
+            }
+        }
+    }
+
+    /// Returns the text of the content, its blocks separated by line breaks, or the error of a failed call.
+    ///
+    /// Pictures and other files are left out; [`Reply::into_result`] keeps them, and the structured result.
+    pub fn into_text(self) -> Result<String, ToolError> {
+        self.into_result().map(|reply| reply.joined_text())
+    }
+
+    fn joined_text(&self) -> String {
+        let texts: Vec<&str> = self.content.iter().filter_map(Block::as_text).collect();
+        texts.join("\n")
+    }
+
     /// Adds a note of sinew behind the content.
     pub fn note(&mut self, text: impl Into<String>) {
         self.content.push(Block::Text { text: text.into() });
@@ -375,6 +417,14 @@ impl From<&ToolError> for ErrorBody {
     }
 }
 
+impl ErrorBody {
+    /// Returns the error that it describes, without a source.
+    pub fn into_error(self) -> ToolError {
+        let Self { kind, message, hint } = self;
+        ToolError { kind, message: message.into(), hint: hint.map(Cow::from), source: None }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -404,6 +454,26 @@ mod tests {
         assert_eq!(reply.meta.notes, ["[one]", "[more notes were left out]"]);
         reply.part_notes();
         assert_eq!((reply.content.len(), reply.meta.notes.len()), (1, 2));
+    }
+
+    #[test]
+    fn failed_reply_keeps_kind_message_and_hint() {
+        let error = ToolError::new(Kind::Stale, "`a` changed").hint("read it again");
+        let returned = Reply::failure(&error).into_result().expect_err("an error");
+        assert_eq!(ErrorBody::from(&returned), ErrorBody::from(&error));
+        // Neither an error body nor an outcome.
+        let reply = Reply { ok: false, ..Reply::text("exit code 1") };
+        let returned = reply.into_text().expect_err("an error");
+        assert_eq!((returned.kind, &*returned.message), (Kind::ExecutionFailed, "exit code 1"));
+    }
+
+    #[test]
+    fn successful_reply_keeps_all_blocks() {
+        let mut reply = Reply::json(json!({ "a": 1 }));
+        reply.note("[a note]");
+        reply.content.push(Block::Mcp(json!({ "type": "link" })));
+        assert_eq!(reply.clone().into_result().expect("a reply"), reply);
+        assert_eq!(reply.into_text().expect("a text"), "{\"a\":1}\n[a note]");
     }
 
     #[test]
