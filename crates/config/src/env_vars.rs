@@ -60,24 +60,10 @@ pub const PROXIES: [&str; 8] = [
     "no_proxy",
     "NO_PROXY",
 ];
-const SHELL: &str = "SHELL";
 const NO_COLOR: &str = "NO_COLOR";
 const TERM: &str = "TERM";
-const SSH_AUTH_SOCK: &str = "SSH_AUTH_SOCK";
 /// `--require-sandbox`.
 pub const REQUIRE_SANDBOX: &str = "SINEW_REQUIRE_SANDBOX";
-/// Variables that move a tool's cache out of the home directory.
-const CACHES: [&str; 8] = [
-    "CARGO_HOME",
-    "RUSTUP_HOME",
-    "GOPATH",
-    "GOCACHE",
-    "XDG_CACHE_HOME",
-    "NVM_DIR",
-    "UV_CACHE_DIR",
-    "PIP_CACHE_DIR",
-];
-
 /// The glibc malloc variables that set when freed memory returns to the kernel.
 const MALLOC: [&str; 2] = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"];
 
@@ -139,25 +125,10 @@ pub fn of_server(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Returns the user's shell.
-pub fn shell() -> Option<PathBuf> {
-    directory(SHELL)
-}
-
 /// Returns whether a terminal gets colors: not where `NO_COLOR` has a value or `TERM` is `dumb`.
 pub fn allow_colors() -> bool {
     let has = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     has(NO_COLOR).is_none() && has(TERM).is_some_and(|term| term != "dumb")
-}
-
-/// Returns the socket of the user's SSH agent.
-pub fn ssh_agent() -> Option<PathBuf> {
-    directory(SSH_AUTH_SOCK).filter(|path| path.is_absolute())
-}
-
-/// Returns the cache directories of tools that variables name.
-pub fn caches() -> impl Iterator<Item = PathBuf> {
-    CACHES.into_iter().filter_map(directory)
 }
 
 /// Returns the whole environment, from which that of commands is built.

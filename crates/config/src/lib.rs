@@ -40,7 +40,6 @@ mod web;
 pub use files::{may_have_settings, read as read_text};
 pub use grants::{Grants, grant_text, granted_rule};
 pub use instructions::{FoundInstructions, instructions};
-pub use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use mcp_servers::{McpServer, ServerPlace};
 pub use messages::{ChannelConfig, MessageConfig};
@@ -59,6 +58,7 @@ pub use server_files::ServerFiles;
 pub use settings::{
     LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings, WebhookSettings,
 };
+pub use sinew_guard::real;
 pub use sub_agents::SubAgentsConfig;
 
 /// An invalid configuration: the place, and what to do.

@@ -18,6 +18,7 @@ pub mod journal_files;
 pub mod kernel;
 pub mod literal;
 pub mod process_identity;
+pub mod real_path;
 pub mod resolve;
 pub mod roots;
 pub mod stat;

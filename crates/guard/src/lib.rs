@@ -40,6 +40,7 @@ pub use sinew_fs::dir_lock::DirLocking;
 pub use sinew_fs::ignore_rules::GlobalIgnore;
 pub use sinew_fs::kernel::has_openat2;
 pub use sinew_fs::process_identity::os_user;
+pub use sinew_fs::real_path::real;
 pub use sinew_fs::resolve::Resolver;
 pub use sinew_fs::roots::{RootError, Roots};
 pub use sinew_fs::state::StateDir;
@@ -73,8 +74,8 @@ pub use sinew_sandbox::streams::{BlockingFile, Streams, standard_streams};
 pub use sinew_sandbox::{
     Activate, AskCommands, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
     OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, RunningServer, SandboxLevel,
-    ServerProcess, ServerProgram, Shortfall, TrustedPrograms, Unrunnable, close_process,
-    environment, real_outside,
+    ServerProcess, ServerProgram, Shortfall, TrustedPrograms, Unrunnable, UserContext,
+    close_process, environment,
 };
 pub use sinew_shell::command_pattern::CommandPattern;
 pub use sinew_shell::quoted as shell_quoted;

@@ -32,12 +32,14 @@ mod refusal;
 mod run;
 mod sandbox;
 mod sandbox_level;
+mod seen_of_home;
 mod server;
 mod session;
 mod session_cwd;
 mod settings;
 mod spawn;
 mod spool;
+mod standard;
 pub mod streams;
 mod supervisor;
 mod terminal;
@@ -80,12 +82,12 @@ pub use own::{
     MAX_OWN_OUTPUT, OwnEnd, OwnProgram, OwnProgramSettings, OwnPrograms, OwnRan, TrustedPrograms,
     Unrunnable,
 };
-pub use private::real_outside;
 pub use run::processes;
 pub use sandbox_level::{SandboxLevel, Shortfall};
 pub use server::{RunningServer, ServerProcess, ServerProgram};
 pub use settings::{CommandSettings, ProcessLimits};
 pub use spawn::bear_limits;
+pub use standard::UserContext;
 pub use unasked::{AskCommands, NotProven};
 pub use undo::{CommandUndo, KeepsChanges};
 

@@ -140,7 +140,7 @@ impl Trace {
 
 /// Returns the real path of something that exists, if commands cannot choose what is there: it is outside the roots, and so is
 /// the way.
-pub fn real_outside(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
+pub(super) fn real_outside(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
     let roots: Vec<PathBuf> = roots.iter().map(|root| real_or_same(root)).collect();
     let trace = Trace::of(path).filter(|trace| !trace.passes(path, &roots))?;
     (!roots.iter().any(|root| trace.real.starts_with(root))).then_some(trace.real)

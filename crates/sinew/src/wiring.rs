@@ -29,7 +29,6 @@ mod homes;
 mod loading;
 mod messages;
 mod places;
-mod seen_of_home;
 
 pub(crate) use cli_input::{CliInput, current_dir, quoted};
 pub(crate) use loading::{

@@ -2,14 +2,12 @@
 //!
 //! They may come from a project file, so they can only tighten. Exceptions loosen nothing: dialect, served
 //! tools, session name, log level, roots below the current directory, and trust in its own confirmations.
-#![expect(clippy::disallowed_methods, reason = "roots are compared by where they really are")]
 
 use std::ffi::OsStr;
-use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use sinew_guard::Layer;
+use sinew_guard::{Layer, real};
 
 use super::super::env_vars;
 use super::super::files::HOOKS_DIR;
@@ -95,25 +93,4 @@ impl Layers {
 
 fn said(path: &Path) -> String {
     path.to_string_lossy().into_owned()
-}
-
-/// Returns the canonical path; of a missing file, its longest existing part is canonical.
-pub fn real(path: &Path) -> PathBuf {
-    let mut rest = Vec::new();
-    let mut above = path;
-    loop {
-        if let Ok(mut real) = fs::canonicalize(above) {
-            for part in rest.into_iter().rev() {
-                match part {
-                    Component::ParentDir => drop(real.pop()),
-                    part => real.push(part),
-                }
-            }
-            return real;
-        }
-        let Some(part) = above.components().next_back() else { return path.to_owned() };
-        rest.push(part);
-        let Some(parent) = above.parent() else { return path.to_owned() };
-        above = parent;
-    }
 }

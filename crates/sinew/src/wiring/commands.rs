@@ -1,64 +1,64 @@
 //! The settings of sandboxed commands.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use sinew_guard::{CommandSettings, environment};
+use sinew_guard::{CommandSettings, UserContext};
 
 use super::Loaded;
-use super::seen_of_home::{
-    CACHES, CREDENTIALS, PRIVATE, SECRET, SECRET_OF_SYSTEM, SHOWN, SHOWN_OF_SYSTEM, config_files,
-    is_of_tools, programs,
-};
-use crate::config::{self, env_vars};
+use crate::config::env_vars;
 use crate::screen::say;
 
-/// Returns the settings of commands.
+/// Returns the settings of commands: the standard ones, and what the configuration changes.
 pub(super) fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
     let run = &loaded.settings.run;
-    let homes = loaded.said.places.homes();
-    let at_home = |names: &'static [&'static str]| {
-        homes.iter().flat_map(move |home| names.iter().map(|name| home.join(name)))
+    let user = UserContext {
+        homes: loaded.said.places.homes(),
+        roots: loaded.roots.clone(),
+        state: state.to_owned(),
+        variables: env_vars::all().collect(),
+        passed: run.env.clone(),
+        hide: run.hide.clone(),
+        show: run.show.clone(),
     };
-    let hidden = at_home(SECRET)
-        .chain(SECRET_OF_SYSTEM.iter().map(PathBuf::from))
-        .chain(
-            env_vars::caches().flat_map(|dir| CREDENTIALS.iter().map(move |name| dir.join(name))),
-        )
-        .chain(run.hide.iter().cloned())
-        .filter(|path| !run.show.contains(path))
-        .chain([state.to_owned()]);
-    let private = PRIVATE.iter().map(PathBuf::from).chain(homes.iter().cloned());
-    let shown = at_home(SHOWN)
-        .chain(SHOWN_OF_SYSTEM.iter().map(PathBuf::from))
-        .chain(homes.iter().flat_map(|home| config_files(home, &loaded.roots)))
-        .chain(programs(&env_vars::path(), &homes, &loaded.roots));
-    let is_cache = |dir: &PathBuf| is_of_tools(dir, &homes, &run.show);
     CommandSettings {
-        helper: Some(loaded.helper.clone()),
         levels: run.levels.clone(),
-        sessions: state.join("sessions"),
-        hidden: hidden.collect(),
-        private: private.collect(),
-        shown: shown.collect(),
-        shown_by_settings: run.show.clone(),
-        caches: at_home(CACHES).chain(env_vars::caches().filter(is_cache)).collect(),
         unprotected: run.unprotected.clone(),
         network: run.network,
         forbids_network: run.forbids_network,
         forbids_unsandboxed: run.forbids_unsandboxed,
-        ssh_agent: env_vars::ssh_agent(),
         ask: run.ask,
-        homes: homes.clone(),
-        env: environment(env_vars::all(), &run.env),
-        // A project must not choose the shell.
-        shell: env_vars::shell().filter(|shell| {
-            let shell = config::real(shell);
-            !loaded.roots.iter().any(|root| shell.starts_with(config::real(root)))
-        }),
         max_background: run.max_background,
         max_processes: run.max_processes,
         limits: run.limits,
         activate: run.activate.clone(),
         warn: Some(say),
+        ..CommandSettings::of_user(loaded.helper.clone(), user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sinew_guard::Helper;
+
+    use crate::config::{Options, Settings};
+
+    use super::*;
+
+    #[test]
+    fn library_and_configuration_share_defaults() {
+        let none = std::iter::empty::<&Path>();
+        let standard = CommandSettings::standard(Helper::program("/helper"), none, "/state", []);
+        let run = Settings::resolve(&Options::default()).expect("settings").run;
+        let of_library = (
+            (standard.levels, standard.unprotected, standard.network, standard.forbids_network),
+            (standard.forbids_unsandboxed, standard.ask, standard.activate),
+            (standard.max_background, standard.max_processes, standard.limits),
+        );
+        let of_configuration = (
+            (run.levels, run.unprotected, run.network, run.forbids_network),
+            (run.forbids_unsandboxed, run.ask, run.activate),
+            (run.max_background, run.max_processes, run.limits),
+        );
+        assert_eq!(of_library, of_configuration);
     }
 }

@@ -1,13 +1,15 @@
-//! What commands see of a home directory: tables of secrets, toolchains and caches, and what the environment and the
+//! Tables of secrets, toolchains and caches in a home directory, and the paths that the environment and the
 //! configuration of git add.
+//!
+//! They decide what commands see by default in directories that are otherwise private.
 #![expect(clippy::disallowed_methods, reason = "reads the user's configuration of git")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use sinew_guard::real_outside;
+use sinew_fs::real_path::real;
 
-use crate::config::real;
+use super::private::real_outside;
 
 /// Secret paths in the home directory, which are hidden from commands.
 pub(super) const SECRET: &[&str] = &[
@@ -258,6 +260,18 @@ pub(super) const CACHES: &[&str] = &[
     ".rbenv",
     ".nvm",
     ".pyenv",
+];
+
+/// Variables that move a tool's cache out of the home directory.
+pub(super) const CACHE_VARIABLES: &[&str] = &[
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "GOPATH",
+    "GOCACHE",
+    "XDG_CACHE_HOME",
+    "NVM_DIR",
+    "UV_CACHE_DIR",
+    "PIP_CACHE_DIR",
 ];
 
 /// What programs in `bin` need beside it.
