@@ -205,7 +205,7 @@ fn with_threads(tests: &mut Command, n_for_each: usize) -> &mut Command {
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// The library as other programs have it: a build of the workspace adds the command to it.
-const EMBEDDED: &[&str] = &["--package", "sinew", "--no-default-features"];
+const EMBEDDED: &[&str] = &["--package", "sinew", "--no-default-features", "--features", "tool-fn"];
 
 /// Builds the release that people get, and prints where it is.
 fn build_dist(args: &[String]) -> Result<()> {

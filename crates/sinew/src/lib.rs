@@ -58,6 +58,8 @@ mod signals;
 mod skills;
 #[cfg(feature = "cli")]
 mod terminal;
+#[cfg(feature = "tool-fn")]
+mod tool_fn;
 #[cfg(feature = "cli")]
 mod trace;
 #[cfg(feature = "cli")]
@@ -94,6 +96,8 @@ pub use sinew_runtime::{
     ToolDefinition, ToolInfo, ToolProvider, Visibility, WorkingAgent,
 };
 pub use sinew_tool::*;
+#[cfg(feature = "tool-fn")]
+pub use tool_fn::{FunctionTool, blocking_tool_fn, tool_fn};
 
 /// Runs the command `sinew` with this process's arguments.
 #[cfg(feature = "cli")]
