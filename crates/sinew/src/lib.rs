@@ -1,37 +1,50 @@
 //! Tool runtime for LLM agents: executes the tool calls a model makes, contained,
 //! judged and recorded, in the vocabulary the model was trained on.
 //!
-//! An embedding program picks a dialect and roots, and calls:
+//! An embedding program picks a dialect and roots, and calls. Here a model runs a command:
 //!
-//! ```
+//! ```standalone_crate
 //! use std::sync::Arc;
-//! use sinew::{Approvals, Asking, CallOptions, MemoryLedger, Request, Runtime};
+//! use sinew::{CallOptions, CheckpointSettings, Checkpoints, CommandSettings, Request, Runtime};
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // First: sinew executes this program again to start commands.
+//!     let helper = sinew::helper_main();
 //! # let dir = tempfile::tempdir()?;
-//! # let project = dir.path();
-//! let ledger = Arc::new(MemoryLedger::default());
-//! let runtime = Runtime::builder(sinew::dialects::NATIVE)
-//!     .root(project)
-//!     .asking(Asking { approvals: Approvals::Allow, ..Asking::default() })
-//!     .ledger(ledger.clone())
-//!     .build()?;
+//! # let (project, state) = (&dir.path().join("project"), &dir.path().join("state"));
+//! # std::fs::create_dir(project)?;
+//! # std::fs::write(project.join("list"), "b\na\n")?;
+//!     let commands = CommandSettings::standard(helper, [project], state, std::env::vars_os());
+//!     let checkpoints = Arc::new(Checkpoints::at(state, CheckpointSettings::default()));
+//!     let runtime = Runtime::builder(sinew::dialects::NATIVE)
+//!         .root(project)
+//!         .deny(state)
+//!         .commands(commands)
+//!         .checkpoints(checkpoints)
+//!         .build()?;
 //!
-//! let arguments = serde_json::json!({"file_path": "notes.md", "content": "hello\n"});
-//! let request = Request::new("call-1", "Write", arguments.as_object().cloned().unwrap_or_default());
-//! # let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-//! # tokio.block_on(async {
-//! let reply = runtime.call(request, CallOptions::default()).await;
-//! assert!(reply.ok);
-//! # });
-//! assert_eq!(ledger.take().len(), 1);
-//! # Ok(())
-//! # }
+//!     let arguments = serde_json::from_value(serde_json::json!({"command": "sort list"}))?;
+//!     let call = runtime.call(Request::new("call-1", "Bash", arguments), CallOptions::default());
+//!     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//!     let text = tokio.block_on(call).into_text()?;
+//!     assert!(text.starts_with("a\nb"), "{text}");
+//!     Ok(())
+//! }
 //! ```
 //!
-//! Own tools implement [`Tool`] and are added with [`Builder::tool`]. The feature `json-schema` validates
-//! their arguments. The default feature `cli` adds the command, its configuration files and MCP; embedding
-//! programs set `default-features = false`. [`Metrics`] is a [`Recorder`] that counts and times calls.
+//! - [`Asking`] and [`Approver`] decide about calls that a rule asks about. By default a call runs unasked if it stays
+//!   inside the roots and can be undone. Any other needs the answer of an approver.
+//! - Own tools come from `tool_fn` (feature `tool-fn`) or implement [`Tool`], and are added with [`Builder::tool`]. A
+//!   [`Tool`] needs the feature `json-schema`, which validates its arguments, unless it checks them itself.
+//! - A [`Hook`] changes or blocks calls before they are judged.
+//! - A [`Ledger`] records calls: [`MemoryLedger`] or [`SqliteLedger`]. [`Metrics`] is a [`Recorder`] that counts and times
+//!   them.
+//!
+//! The default feature `cli` adds the command, its configuration files and MCP; embedding programs set
+//! `default-features = false` and add `tool-fn`. The guide `docs/embedding.md` describes each part, and `examples/` has
+//! programs to start from.
+
+#![deny(missing_docs)]
 
 #[cfg(feature = "cli")]
 mod agent;
@@ -66,6 +79,11 @@ mod trace;
 mod webhook;
 #[cfg(feature = "cli")]
 mod wiring;
+
+/// The examples of the guide for embedding programs, compiled as tests.
+#[cfg(all(doctest, feature = "tool-fn"))]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct EmbeddingGuide;
 
 /// The tool vocabularies.
 pub mod dialects {

@@ -22,6 +22,7 @@ mod damage;
 mod database;
 mod differential;
 mod environment;
+mod examples;
 mod fidelity;
 mod hooks;
 mod hostile;

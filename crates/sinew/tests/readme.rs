@@ -90,3 +90,14 @@ fn every_configuration_of_a_client_serves_tools() {
     }
     assert_eq!((n_instead, n_beside), (6, 1));
 }
+
+/// The guide is compiled as a test, and the README is not.
+#[test]
+fn example_in_rust_is_that_of_the_guide() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = fs::read_to_string(top.join("README.md")).unwrap();
+    let guide = fs::read_to_string(top.join("docs/embedding.md")).unwrap();
+    let examples = blocks(&readme, "rust");
+    assert_eq!(examples.first(), blocks(&guide, "rust,no_run").first());
+    assert_eq!(examples.len(), 1);
+}

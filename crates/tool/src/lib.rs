@@ -4,6 +4,8 @@
 //! returns a [`Reply`]. [`Facts`] describe a tool without its name. This crate opens no file, starts no
 //! process and reads no clock: the guard grants that authority as a `World`.
 
+#![deny(missing_docs)]
+
 pub mod agents;
 mod analysis;
 mod approval;
