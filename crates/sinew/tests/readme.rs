@@ -1,5 +1,5 @@
-//! The configurations of clients in the README: each is read as its client reads it, and what it
-//! starts serves tools.
+//! The configurations of clients in README and docs/clients.md: each is read as its client reads it, and what it starts serves
+//! tools. The files that the README links exist.
 
 use std::fs;
 use std::io::Write;
@@ -17,14 +17,18 @@ fn blocks<'t>(text: &'t str, language: &str) -> Vec<&'t str> {
     parts.map(|part| part.split("\n```").next().unwrap()).collect()
 }
 
+fn is_sinew(command: &str) -> bool {
+    ["sinew", "/path/to/sinew"].contains(&command)
+}
+
 /// Returns the arguments of every `sinew` that a configuration starts.
 fn started(value: &Value) -> Vec<Vec<String>> {
     let words = |value: &Value| -> Option<Vec<String>> {
         value.as_array()?.iter().map(|word| Some(word.as_str()?.to_owned())).collect()
     };
     let own = match (&value["command"], &value["args"]) {
-        (Value::String(command), args) if command == "sinew" => words(args),
-        (Value::Array(all), _) if all[0] == "sinew" => {
+        (Value::String(command), args) if is_sinew(command) => words(args),
+        (Value::Array(all), _) if all[0].as_str().is_some_and(is_sinew) => {
             words(&value["command"]).map(|all| all[1..].to_vec())
         }
         _ => None,
@@ -64,8 +68,10 @@ fn tools(home: &Path, args: &[String]) -> Vec<String> {
 
 #[test]
 fn every_configuration_of_a_client_serves_tools() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let text = fs::read_to_string(readme).unwrap();
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let pages = ["README.md", "docs/clients.md"];
+    let text: String =
+        pages.iter().map(|page| fs::read_to_string(top.join(page)).unwrap()).collect();
     let json = blocks(&text, "json").into_iter().map(|block| serde_json::from_str(block).unwrap());
     let toml =
         blocks(&text, "toml").into_iter().map(|block| toml_edit::de::from_str(block).unwrap());
@@ -100,4 +106,31 @@ fn example_in_rust_is_that_of_the_guide() {
     let examples = blocks(&readme, "rust");
     assert_eq!(examples.first(), blocks(&guide, "rust,no_run").first());
     assert_eq!(examples.len(), 1);
+}
+
+#[test]
+fn every_linked_page_is_there() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = fs::read_dir(top.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|kind| kind == "md"));
+    let pages: Vec<_> = pages.chain([top.join("README.md")]).collect();
+    let mut n_links = 0;
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for link in text.split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()) {
+            if link.is_empty() || link.contains("://") || link.contains(' ') {
+                continue;
+            }
+            n_links += 1;
+            let file = page.parent().unwrap().join(link);
+            assert!(file.exists(), "{}: {link}", page.display());
+        }
+    }
+    assert!(50 < n_links, "{n_links}");
+    // Each page is reached from the README.
+    let readme = fs::read_to_string(top.join("README.md")).unwrap();
+    for page in pages.iter().filter(|page| !page.ends_with("README.md")) {
+        let name = format!("docs/{}", page.file_name().unwrap().to_string_lossy());
+        assert!(readme.contains(&name), "{name}");
+    }
 }
