@@ -10,6 +10,7 @@ import anyio
 from mcp import Client, StdioServerParameters, types
 
 import checks
+import day
 import wire
 from checks import Skip, check, contains, equal, true
 from tmux_screen import Screen
@@ -147,6 +148,55 @@ async def elicitation(root):
     with check("the ledger names who answered"):
         rows = checks.records("tool = 'Write' AND phase = 'outcome'")
         equal({row["approver"] for row in rows}, {"elicitation"})
+
+
+async def days_of_clients(directory):
+    """The same day at a client of the SDK and over `sinew pipe`: the default answers each question."""
+    for way in ("2025-11-25", "2026-07-28"):
+        root = directory / f"day-{way}"
+        day.lay_out(root, directory)
+        mode = "legacy" if way == "2025-11-25" else way
+        with check(f"{way}: of a day's 30 calls three ask, and the default answers each"):
+            asked = []
+
+            async def person(context, params):
+                asked.append(params.message.split("\n")[0])
+                await anyio.sleep(0.4)
+                answer = params.requested_schema["properties"]["answer"]["default"]
+                return types.ElicitResult(action="accept", content={"answer": answer})
+
+            at = StdioServerParameters(
+                command=checks.binary(), args=["--root", str(root), "mcp", "--tools", "all"], env=dict(os.environ), cwd=root
+            )
+            async with Client(at, mode=mode, elicitation_callback=person) as client:
+                for tool, arguments, _ in day.turns():
+                    await call(client, tool, arguments)
+            equal(asked, QUESTIONS)
+            day.is_done(root, checks.records())
+    with check("over a pipe: of a day's 30 calls three ask"):
+        root = directory / "day-pipe"
+        day.lay_out(root, directory)
+        pipe = subprocess.Popen(
+            [checks.binary(), "--root", root, "--approvals", "auto", "pipe"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        asked = []
+        for n, (tool, arguments, answer) in enumerate(day.turns()):
+            print(json.dumps({"type": "call", "id": n, "name": tool, "arguments": arguments}), file=pipe.stdin, flush=True)
+            for line in map(json.loads, pipe.stdout):
+                if line["type"] == "reply":
+                    break
+                if line["type"] == "question":
+                    asked.append(line["head"][0])
+                    said = {"type": "answer", "question": line["question"], "answer": answer}
+                    print(json.dumps(said), file=pipe.stdin, flush=True)
+        pipe.stdin.close()
+        equal(pipe.wait(60), 0)
+        equal(asked, QUESTIONS)
+        day.is_done(root, checks.records())
+
+
+QUESTIONS = ["Read numbers.md outside the project?", "Create .envrc?", "Run with the network open?"]
 
 
 def shaken(root):
@@ -308,6 +358,7 @@ def body(directory):
     root = directory / "approvals"
     root.mkdir()
     anyio.run(elicitation, root)
+    anyio.run(days_of_clients, directory)
     bytes_of_answers(root)
     terminal(root)
     undo(root)

@@ -5,7 +5,6 @@ suite moves into a network namespace that has loopback only.
 """
 
 import contextlib
-import functools
 import http.server
 import json
 import os
@@ -19,9 +18,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-import zipfile
 
 import checks
+import day
 from checks import Skip, check, contains, equal, true
 
 TASK = "E2E-TASK: make the greeting polite"
@@ -79,54 +78,11 @@ GIT_TURNS = [
 
 DAY_TASK = "E2E-DAY: parse the numbers and test it"
 DAY_FINAL = "FINAL: the numbers are parsed"
-# A server of one package, which the day's work installs.
-PACKAGES = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
-INSTALL = (
-    "python3 -m venv .venv && .venv/bin/pip install -q --no-cache-dir --disable-pip-version-check "
-    f"--index-url http://127.0.0.1:{PACKAGES.server_port}/ numberwords && .venv/bin/python -c 'import numberwords'"
-)
-# A day's work without an answer of the client that counts: each call, and what Enter answers if sinew asks.
-DAY_TURNS = [
-    ("Bash", {"command": "git init -q . && git add -A && git commit -q -m start"}, None),
-    ("Bash", {"command": "git checkout -q -b numbers"}, None),
-    ("Read", {"file_path": "HOME/notes/numbers.md"}, "once"),
-    ("Read", {"file_path": "numbers.py"}, None),
-    ("Write", {"file_path": "test_numbers.py", "content": "import numbers_of\n\nassert numbers_of.parse('1 2') == [1, 2]\n"}, None),
-    ("Bash", {"command": "git mv numbers.py numbers_of.py"}, None),
-    ("Bash", {"command": "python3 test_numbers.py || echo failed"}, None),
-    ("Edit", {"file_path": "numbers_of.py", "old_string": "return []", "new_string": "return [int(word) for word in text.split()]"}, None),
-    ("Bash", {"command": "python3 test_numbers.py && echo passed"}, None),
-    ("Bash", {"command": "git add -A && git commit -q -m 'parse numbers'"}, None),
-    ("Grep", {"pattern": "def parse"}, None),
-    ("Bash", {"command": "mkdir -p docs && echo '# Numbers' > docs/index.md"}, None),
-    ("Edit", {"file_path": "docs/index.md", "old_string": "# Numbers", "new_string": "# Numbers\n\n`parse` reads them."}, None),
-    ("Bash", {"command": "sed -i s/text/line/g numbers_of.py"}, None),
-    ("Bash", {"command": "python3 -m compileall -q ."}, None),
-    ("Bash", {"command": "rm -rf __pycache__"}, None),
-    ("Write", {"file_path": ".envrc", "content": "export NUMBERS=1\n"}, "no"),
-    ("Bash", {"command": INSTALL, "needs": ["network"], "why": "the tests need numberwords"}, "once"),
-    ("Bash", {"command": "git stash && git stash pop"}, None),
-    ("Bash", {"command": "git commit -qam 'name it line'"}, None),
-    ("Glob", {"pattern": "**/*.py"}, None),
-    ("Bash", {"command": "for n in 1 2 3; do touch part-$n.txt; done"}, None),
-    ("Bash", {"command": "cat part-*.txt | wc -l"}, None),
-    ("Bash", {"command": "tar czf parts.tgz part-*.txt && rm part-*.txt"}, None),
-    ("Bash", {"command": "sleep 0.1", "run_in_background": True}, None),
-    ("BashOutput", {}, None),
-    ("Bash", {"command": "git checkout -q - && git merge -q numbers"}, None),
-    ("Bash", {"command": "git log --oneline | head -3"}, None),
-    ("Bash", {"command": "git clean -fdq"}, None),
-    ("Undo", {}, None),
-]
-
-
 def day_fixtures():
     turns = [
         {"content": f"Step {n}.", "toolCalls": [{"name": f"mcp__sinew__{tool}", "arguments": arguments}]}
-        for n, (tool, arguments, _) in enumerate(DAY_TURNS, 1)
+        for n, (tool, arguments, _) in enumerate(day.turns(), 1)
     ]
-    # The suite has a home of its own.
-    turns = json.loads(json.dumps(turns).replace("HOME/", os.environ["HOME"] + "/"))
     return [
         {"match": {"userMessage": "E2E-DAY", "turnIndex": n}, "response": response}
         for n, response in enumerate([*turns, {"content": DAY_FINAL}])
@@ -344,21 +300,16 @@ def keep(name, screens):
             checks.write(checks.Path(os.environ["E2E_SCREENS"]) / f"claude-{name}-{n}.txt", shown)
 
 
-def day(directory, address):
+def work(directory, address):
     """Lets a person do a day's work; sinew alone asks."""
     root = directory / "day"
-    checks.write(root / "numbers.py", "def parse(text):\n    return []\n")
-    checks.write(root / ".gitignore", ".mcp.json\n.claude\n.venv\n")
+    day.lay_out(root, directory)
     set_up(root, ["mcp", "--tools", "all"], ["mcp__sinew"])
-    checks.write(checks.Path.home() / "notes/numbers.md", "Numbers are separated by spaces.\n")
-    wheel(directory / "packages/numberwords")
-    PACKAGES.RequestHandlerClass = functools.partial(QuietHandler, directory=directory / "packages")
-    threading.Thread(target=PACKAGES.serve_forever, daemon=True).start()
     screens = []
     terminal = Terminal(root, address, DAY_TASK)
     try:
         with check("of a day's 30 calls sinew asks about three, and Enter answers each"):
-            equal(len(DAY_TURNS), 30)
+            equal(len(day.TURNS), 30)
             for asked, parts in [
                 (r"Read numbers\.md outside the project\?", ["notes/numbers.md", "the model sees what is in it"]),
                 # Its default is no, which Enter takes.
@@ -375,36 +326,8 @@ def day(directory, address):
     finally:
         terminal.close()
         keep("day", screens)
-        PACKAGES.shutdown()
     with check("every call of the day but the one that was denied has done its work"):
-        rows = [(row["tool"], row["outcome"], row["approver"]) for row in checks.records()][-len(DAY_TURNS):]
-        expected = [
-            (tool, "approval_denied" if answer == "no" else "ok", "elicitation" if answer else None)
-            for tool, _, answer in DAY_TURNS
-        ]
-        equal([(tool, outcome, approver or None) for tool, outcome, approver in rows], expected)
-        true(not (root / ".envrc").exists(), "the denied file is there")
-        log = subprocess.run(["git", "log", "--format=%s"], cwd=root, capture_output=True, text=True).stdout.split("\n")
-        equal(log[:3], ["name it line", "parse numbers", "start"])
-        contains((root / "numbers_of.py").read_text(), "for word in line.split()")
-
-
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a word."""
-
-    def log_message(self, *_):
-        pass
-
-
-def wheel(directory):
-    """Writes a package in the form that pip installs."""
-    directory.mkdir(parents=True)
-    info = "numberwords-1.0.dist-info"
-    with zipfile.ZipFile(directory / "numberwords-1.0-py3-none-any.whl", "w") as package:
-        package.writestr("numberwords.py", "WORDS = ['one', 'two']\n")
-        package.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: numberwords\nVersion: 1.0\n")
-        package.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        package.writestr(f"{info}/RECORD", "")
+        day.is_done(root, checks.records())
 
 
 def in_terminal(directory, address):
@@ -568,7 +491,7 @@ def whole(directory):
         other.mkdir()
         with model(other) as (address, _):
             in_terminal(other, address)
-            day(other, address)
+            work(other, address)
 
 
 checks.loopback_only()
