@@ -20,7 +20,8 @@ use sinew_tool::{
 
 /// Returns a tool that calls an async function with typed arguments.
 ///
-/// - The schema comes from the argument type, which is a struct; its doc comments describe the arguments.
+/// - The schema comes from the argument type, which is a struct with braces; its doc comments describe the arguments. A tool
+///   without arguments has `struct Nothing {}`: a unit struct means null.
 /// - Arguments that do not fit give `invalid_args`, and the message names the argument.
 /// - Unknown arguments are ignored, unless the type has `#[serde(deny_unknown_fields)]`.
 /// - Limits that only the schema has, such as a range, are checked with the feature `json-schema` alone.

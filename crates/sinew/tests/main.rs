@@ -26,6 +26,7 @@ mod examples;
 mod fidelity;
 mod hooks;
 mod hostile;
+mod hostile_commands;
 mod import;
 mod limits;
 mod log_command;

@@ -67,9 +67,16 @@ impl Piped {
     /// Returns the next line of a type; those of others are passed over.
     #[track_caller]
     pub(crate) fn next(&self, wanted: &str) -> Value {
+        self.next_of(&[wanted])
+    }
+
+    /// Returns the next line of one of some types.
+    #[track_caller]
+    pub(crate) fn next_of(&self, wanted: &[&str]) -> Value {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {wanted}"));
-            if line["type"] == wanted {
+            let line =
+                self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {wanted:?}"));
+            if wanted.iter().any(|wanted| line["type"] == *wanted) {
                 return line;
             }
         }
