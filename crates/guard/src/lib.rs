@@ -34,6 +34,7 @@ pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use commit::JournalSettings;
 pub use guard::{Guard, GuardError, GuardSettings, WebSettings};
 pub use messages::MessageSettings;
+pub use sinew_fs::attributes::copy as copy_attributes;
 pub use sinew_fs::clock::{SystemClock, timestamp};
 pub use sinew_fs::content_hash::content_hash;
 pub use sinew_fs::dir_lock::DirLocking;

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use crate::database;
 use crate::served::{Place, command};
 
+mod changed;
+
 /// The names of the clients, as the table has them.
 const CLIENTS: [&str; 7] = ["claude", "codex", "gemini", "opencode", "vscode", "cursor", "zed"];
 
@@ -532,6 +534,14 @@ const BAD: &[(&str, LayOut, &str)] = &[
         "the file is read-only",
     ),
     ("cursor", |setup| set_mode(setup, ".cursor", 0o555), "the directory is read-only"),
+    (
+        "cursor",
+        |setup| {
+            let file = setup.write(".cursor/mcp.json", "{}");
+            fs::hard_link(file, setup.path("other.json")).unwrap();
+        },
+        "the file has more than one hard link",
+    ),
     (
         "cursor",
         |setup| symlink("../gone.json", setup.path(".cursor/mcp.json")).unwrap(),

@@ -1,4 +1,5 @@
-//! Reads and writes the configuration files of clients: links are followed, writes are atomic, mode and owner stay.
+//! Reads and writes the configuration files of clients: symbolic links are followed, writes are atomic, and mode, owner, ACL
+//! and extended attributes stay. A file with hard links is refused, since a rename would break them.
 #![expect(
     clippy::disallowed_methods,
     reason = "the files of clients, which the user names by a client"
@@ -6,10 +7,14 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat};
+use rustix::process::geteuid;
+use sinew_guard::copy_attributes;
+use sinew_tool::FileError;
 
 use super::error::SetupError;
 
@@ -23,6 +28,8 @@ pub(super) struct ConfigFile {
     pub(super) real: PathBuf,
     /// Its text; `None` where there is no file.
     pub(super) text: Option<String>,
+    /// Whether the path is a symbolic link. Its target is changed and never removed.
+    pub(super) is_link: bool,
 }
 
 impl ConfigFile {
@@ -33,7 +40,7 @@ impl ConfigFile {
         let is_link = match fs::symlink_metadata(path) {
             Ok(meta) => meta.file_type().is_symlink(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { real: path.to_owned(), text: None });
+                return Ok(Self { real: path.to_owned(), text: None, is_link: false });
             }
             Err(error) => return Err(failed(error)),
         };
@@ -55,7 +62,7 @@ impl ConfigFile {
         let mut bytes = Vec::new();
         file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
         let text = String::from_utf8(bytes).map_err(|_| refused("not UTF-8; convert it first"))?;
-        Ok(Self { real, text: Some(text) })
+        Ok(Self { real, text: Some(text), is_link })
     }
 
     /// Returns an error where a link leads out of the project of the file: a repository may hold the link.
@@ -74,6 +81,11 @@ impl ConfigFile {
         let refused = |path: &Path, problem| SetupError::Refused { path: path.to_owned(), problem };
         if self.text.is_some() && !is_writable(&self.real) {
             return Err(refused(&self.real, "the file is read-only; make it writable first"));
+        }
+        if self.text.is_some() && fs::metadata(&self.real).is_ok_and(|meta| 1 < meta.nlink()) {
+            let problem = "the file has more than one hard link, and a change would separate them; make the others symbolic links \
+                           first";
+            return Err(refused(&self.real, problem));
         }
         let mut dir = self.real.parent();
         // A missing directory is made.
@@ -103,6 +115,10 @@ impl ConfigFile {
         let failed = |error| SetupError::Io { path: self.real.clone(), error };
         for dir in self.missing_directories() {
             DirBuilder::new().mode(0o700).create(&dir).map_err(failed)?;
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let made = rustix::fs::open(&dir, flags, Mode::empty())
+                .map_err(|errno| failed(errno.into()))?;
+            take_owner_of(&made, dir.parent()).map_err(failed)?;
         }
         self.check_unchanged()?;
         replace(&self.real, text.as_bytes()).map_err(failed)
@@ -123,7 +139,8 @@ impl ConfigFile {
     }
 
     fn check_unchanged(&self) -> Result<(), SetupError> {
-        if Self::read(&self.real)? == *self {
+        let now = Self::read(&self.real)?;
+        if (&now.real, &now.text) == (&self.real, &self.text) {
             return Ok(());
         }
         let problem = "another program changed it at this moment; run the command again";
@@ -137,10 +154,19 @@ fn is_writable(path: &Path) -> bool {
     has_bits && accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// Replaces a file by a new one beside it, with the mode and the owner of the old one.
+/// Gives a new file or directory of root the owner of its directory, so that the user of a home can change it.
+fn take_owner_of(made: impl AsFd, dir: Option<&Path>) -> io::Result<()> {
+    let meta = fs::metadata(dir.unwrap_or(Path::new("/")))?;
+    if geteuid().is_root() && meta.uid() != 0 {
+        fchown(made, Some(meta.uid()), Some(meta.gid()))?;
+    }
+    Ok(())
+}
+
+/// Replaces a file by a new one beside it, with the mode, owner, ACL and extended attributes of the old one.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let old = match fs::metadata(path) {
-        Ok(meta) => Some(meta),
+    let old = match File::open(path) {
+        Ok(old) => Some(old),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
@@ -152,12 +178,18 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
     let written = file.write_all(bytes).and_then(|()| {
-        if let Some(old) = &old {
-            let new = file.metadata()?;
+        if let Some(opened) = &old {
+            let (old, new) = (opened.metadata()?, file.metadata()?);
             if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
                 fchown(&file, Some(old.uid()), Some(old.gid()))?;
             }
+            copy_attributes(opened, &file).map_err(|error| match error {
+                FileError::Io(error) => error,
+                _ => io::Error::other("its extended attributes cannot be kept"),
+            })?;
             file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+        } else {
+            take_owner_of(&file, Some(dir))?;
         }
         file.sync_all()?;
         fs::rename(&temporary, path)

@@ -1,0 +1,80 @@
+//! `sinew setup` on files and clients that changed since an earlier setup, and beside other setups.
+
+use std::os::unix::fs::{MetadataExt, chown};
+
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
+
+use super::*;
+
+impl Setup {
+    fn text(&self, file: &str) -> String {
+        fs::read_to_string(self.path(file)).unwrap()
+    }
+
+    #[track_caller]
+    fn fails(&self, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.code, 1, "{args:?}: {}{}", ran.out, ran.err);
+        format!("{}{}", ran.out, ran.err)
+    }
+
+    /// Writes another script for Claude Code.
+    fn claude(&self, script: &str) {
+        fs::write(self.bin.join("claude"), format!("#!/bin/sh\n{script}\n")).unwrap();
+    }
+}
+
+/// A rename lost the ACL and the extended attributes of a file.
+#[test]
+fn attributes_of_a_file_stay() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    let path = setup.write(".cursor/mcp.json", "{}\n");
+    set_mode(&setup, ".cursor/mcp.json", 0o600);
+    // The owner, this user, the group, the mask and others.
+    let uid = rustix::process::getuid().as_raw();
+    let none = u32::MAX;
+    let entries = [(1, 6, none), (2, 4, uid), (4, 0, none), (0x10, 4, none), (0x20, 0, none)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        list.extend([u16::to_le_bytes(tag), u16::to_le_bytes(permissions)].concat());
+        list.extend(u32::to_le_bytes(id));
+    }
+    let values = [("system.posix_acl_access", list), ("user.note", b"mine".to_vec())];
+    for (name, value) in &values {
+        match setxattr(&path, *name, value, XattrFlags::empty()) {
+            Err(Errno::NOTSUP) => {
+                assert!(std::env::var_os("SINEW_TEST_ALL").is_none(), "{name}");
+                return eprintln!("SKIPPED: this file system has no {name}");
+            }
+            other => other.unwrap(),
+        }
+    }
+    let mode = fs::metadata(&path).unwrap().mode();
+    for args in [&["cursor"][..], &["cursor", "--undo"]] {
+        setup.works(args);
+        assert_eq!(fs::metadata(&path).unwrap().mode(), mode);
+        for (name, value) in &values {
+            let mut found = vec![0; 256];
+            let n = getxattr(&path, *name, &mut found[..]).unwrap();
+            assert_eq!(&found[..n], value, "{args:?}: {name}");
+        }
+    }
+}
+
+/// A setup by root made files that the user of the home could not change.
+#[test]
+fn new_file_of_root_has_the_owner_of_its_directory() {
+    if !database::can_bind("setup") || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let setup = with_clients();
+    chown(setup.path(".gemini"), Some(1234), Some(1234)).unwrap();
+    setup.works(&["gemini"]);
+    for file in [".gemini/settings.json", ".gemini/policies", ".gemini/policies/sinew.toml"] {
+        assert_eq!(fs::metadata(setup.path(file)).unwrap().uid(), 1234, "{file}");
+    }
+}
