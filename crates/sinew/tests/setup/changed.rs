@@ -25,6 +25,28 @@ impl Setup {
     }
 }
 
+/// The resolved path of a linked program vanishes with an update.
+#[test]
+fn linked_program_is_registered_by_its_link() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    let link = setup.bin.join("sinew");
+    symlink(database::SINEW, &link).unwrap();
+    setup.works(&["cursor"]);
+    let written: Value = serde_json::from_str(&setup.text(".cursor/mcp.json")).unwrap();
+    assert_eq!(written["mcpServers"]["sinew"]["command"], json!(link));
+    setup.works(&["cursor", "--undo"]);
+    // A repository may hold a link too.
+    fs::create_dir(setup.path("./bin")).unwrap();
+    symlink(database::SINEW, setup.path("./bin/sinew")).unwrap();
+    let path = format!("{}:/usr/bin:/bin", setup.path("./bin").display());
+    let ran = Ran::of(setup.command(&["cursor"]).env("PATH", path));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(setup.text(".cursor/mcp.json").contains(database::SINEW));
+}
+
 /// A rename lost the ACL and the extended attributes of a file.
 #[test]
 fn attributes_of_a_file_stay() {

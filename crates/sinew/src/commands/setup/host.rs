@@ -1,18 +1,26 @@
 //! The machine that clients are set up on: directories of the user, programs in PATH, and the running executable.
 #![expect(clippy::disallowed_methods, reason = "looks for clients where they are installed")]
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use super::base::{At, Base};
-use super::clients::ClientRow;
+use super::clients::{ClientRow, NAME};
 use super::error::SetupError;
 use crate::config::env_vars;
 use crate::wiring::{self, Places};
 
 /// The longest that a client's command may take.
 const MAX_RUN: Duration = Duration::from_secs(60);
+/// The most bytes of its output that are read.
+const MAX_SAID: usize = 64 << 10;
 /// The time between looks at it.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -37,6 +45,7 @@ impl Host {
         let io = |error| SetupError::Io { path: PathBuf::from("."), error };
         let project = wiring::current_dir().map_err(|error| io(std::io::Error::other(error)))?;
         let program = std::env::current_exe().map_err(io)?;
+        let program = linked(&program, &project).unwrap_or(program);
         let program = program
             .into_os_string()
             .into_string()
@@ -87,14 +96,18 @@ impl Host {
 
     /// Returns why the path of this program should not be registered.
     pub(super) fn doubt(&self) -> Option<&'static str> {
-        let program = Path::new(&self.program);
+        let named = Path::new(&self.program);
+        let real = std::fs::canonicalize(named).unwrap_or_default();
+        let programs = [named, &real];
         let temporary = [std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
-        if program.parent().is_some_and(|dir| dir.join(".cargo-lock").exists()) {
+        let is_built =
+            |program: &&Path| program.parent().is_some_and(|dir| dir.join(".cargo-lock").exists());
+        if programs.iter().any(is_built) {
             return Some("it is in a build directory of Cargo, which the next build replaces");
         }
         temporary
             .iter()
-            .any(|dir| program.starts_with(dir))
+            .any(|dir| programs.iter().any(|program| program.starts_with(dir)))
             .then_some("it is in a temporary directory, which is emptied")
     }
 
@@ -108,30 +121,98 @@ impl Host {
     }
 }
 
+/// Returns the path in PATH that leads to a program: an update replaces a link, and removes the old target. A path in the
+/// project is skipped, since the content of a repository could replace it.
+fn linked(program: &Path, project: &Path) -> Option<PathBuf> {
+    let paths = env_vars::path();
+    let dirs = std::env::split_paths(&paths).filter(|dir| dir.is_absolute());
+    let mut paths = dirs.filter(|dir| !dir.starts_with(project)).map(|dir| dir.join(NAME));
+    let real = std::fs::canonicalize(program).ok()?;
+    paths.find(|path| std::fs::canonicalize(path).is_ok_and(|found| found == real))
+}
+
 /// Runs a command of a client without input, and returns its output; an error is what it said.
 pub(super) fn run(words: &[&str]) -> Result<String, String> {
+    run_within(words, MAX_RUN)
+}
+
+fn run_within(words: &[&str], limit: Duration) -> Result<String, String> {
     let Some((program, args)) = words.split_first() else { return Err(String::new()) };
+    // A pipe would block a command that says much, and stays open while a process that it left holds it.
+    let (output, errors) = (memory_file()?, memory_file()?);
+    let copy = |file: &File| file.try_clone().map_err(|error| error.to_string());
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    command.args(args).stdin(Stdio::null()).stdout(copy(&output)?).stderr(copy(&errors)?);
+    // A process group of its own, so that the limit ends what it started too.
+    let mut child = command.process_group(0).spawn().map_err(|error| error.to_string())?;
     let started = Instant::now();
-    // Such a command says less than a pipe holds.
-    while let Ok(None) = child.try_wait() {
-        if MAX_RUN < started.elapsed() {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(format!("it did not end within {} seconds", MAX_RUN.as_secs()));
+    let status = loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break status,
+            None if limit < started.elapsed() => {
+                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+                let _ = child.wait();
+                return Err(format!("it did not end within {} seconds", limit.as_secs()));
+            }
+            None => std::thread::sleep(PAUSE),
         }
-        std::thread::sleep(PAUSE);
-    }
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => Err(match (text(&output.stderr), output.status.code()) {
+    };
+    match status.success() {
+        true => Ok(said(&output)),
+        false => Err(match (said(&errors), status.code()) {
             (said, _) if !said.is_empty() => said,
             (_, Some(code)) => format!("exit {code}"),
             (_, None) => String::from("it was killed"),
         }),
+    }
+}
+
+/// Makes a file without a name.
+fn memory_file() -> Result<File, String> {
+    let made = memfd_create("sinew-setup", MemfdFlags::CLOEXEC);
+    made.map(File::from).map_err(|errno| errno.to_string())
+}
+
+/// Returns the beginning of an output.
+fn said(file: &File) -> String {
+    let mut bytes = vec![0; MAX_SAID];
+    let n = file.read_at(&mut bytes, 0).unwrap_or_default();
+    String::from_utf8_lossy(bytes.get(..n).unwrap_or_default()).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_ends_without_waiting_for_leftovers() {
+        let started = Instant::now();
+        let shell = |script: &str, limit| run_within(&["sh", "-c", script], limit);
+        let long = Duration::from_secs(30);
+        assert_eq!(shell("sleep 60 & echo 1.2", long), Ok(String::from("1.2")));
+        let much = shell("head -c 300000 /dev/zero | tr '\\0' x", long);
+        assert_eq!(much.map(|said| said.len()), Ok(MAX_SAID));
+        assert_eq!(shell("echo no >&2; exit 3", long), Err(String::from("no")));
+        assert!(started.elapsed() < long, "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn run_past_its_limit_kills_the_group() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("pid");
+        let script = format!("sleep 300 & echo $! >{}; wait", file.display());
+        let said = run_within(&["sh", "-c", &script], Duration::from_secs(1));
+        assert_eq!(said, Err(String::from("it did not end within 1 seconds")));
+        let pid = std::fs::read_to_string(&file).expect("the file");
+        let stat = format!("/proc/{}/stat", pid.trim());
+        let is_gone = || {
+            let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+            stat.is_empty() || stat.contains(") Z ")
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        while !is_gone() && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+        assert!(is_gone());
     }
 }
