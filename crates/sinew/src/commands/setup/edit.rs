@@ -198,10 +198,12 @@ pub(super) fn undo(
         return Ok(Undone { text: format!("{bom}{without}"), kept, is_exact: false });
     }
     for item in ours {
-        body = match format {
-            TextFormat::Json => json_text::without(&body, item, &edit.containers)?,
-            TextFormat::Toml => toml_text::without(&body, item, &edit.containers)?,
+        let shorter = match format {
+            TextFormat::Json => json_text::without(&body, item, &edit.containers),
+            TextFormat::Toml => toml_text::without(&body, item, &edit.containers),
         };
+        // The text could be parsed, so an error is one of a removal and not of the user.
+        body = shorter.map_err(|_| EditError::Unsafe)?;
     }
     if parse(format, &body).map_err(|_| EditError::Unsafe)? != expected {
         return Err(EditError::Unsafe);

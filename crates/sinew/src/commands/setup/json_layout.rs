@@ -102,13 +102,22 @@ impl<'a> Layout<'a> {
     pub(super) fn removed(&self, place: &Place, index: usize) -> String {
         let Some(child) = place.children.get(index) else { return self.body.to_owned() };
         let before = self.body.get(..child.start).unwrap_or_default();
-        let start = before.trim_end().len();
+        let trimmed = before.trim_end().len();
         let mut text = self.body.to_owned();
         let comma = self.comma(child.end, place.close);
         let end = comma.map_or(child.end, |comma| comma + 1);
+        let previous = index.checked_sub(1).and_then(|at| place.children.get(at));
+        let gap = previous.map_or(place.open + 1, |previous| previous.end);
+        let ends_line =
+            self.body.get(end..).unwrap_or_default().trim_start_matches([' ', '\t', '\r']);
+        // Behind a line comment, the text that follows needs a line of its own.
+        let start = match self.ends_in_line_comment(gap, trimmed) && !ends_line.starts_with('\n') {
+            true => child.start,
+            false => trimmed,
+        };
         text.replace_range(start..end, "");
         if comma.is_none()
-            && let Some(previous) = index.checked_sub(1).and_then(|at| place.children.get(at))
+            && let Some(previous) = previous
             && let Some(comma) = self.comma(previous.end, child.start)
         {
             text.replace_range(comma..=comma, "");
@@ -163,6 +172,15 @@ impl<'a> Layout<'a> {
     fn comma(&self, from: usize, to: usize) -> Option<usize> {
         let rest = self.body.get(from..to)?;
         pieces(rest).find(|(_, piece)| *piece == Piece::Comma).map(|(range, _)| from + range.start)
+    }
+
+    /// Returns whether the text between two values ends in a comment up to the end of a line.
+    fn ends_in_line_comment(&self, from: usize, to: usize) -> bool {
+        let rest = self.body.get(from..to).unwrap_or_default();
+        let last = pieces(rest).last();
+        last.is_some_and(|(range, piece)| {
+            piece == Piece::Comment && rest.get(range).is_some_and(|text| text.starts_with("//"))
+        })
     }
 
     /// Returns the end of the last comment.

@@ -1,9 +1,10 @@
-//! Inserts into TOML as text, at offsets of the parser: a printer would turn CRLF line ends into LF.
+//! Inserts into TOML and removes from it as text, at offsets of the parser: a printer would drop comments of a removed value
+//! and turn CRLF line ends into LF.
 
 use std::ops::Range;
 
 use serde_json::Value;
-use toml_edit::{Document, DocumentMut, Item as Node, Table, TomlError};
+use toml_edit::{Document, InlineTable, Item as Node, Key, Table, TableLike, TomlError};
 
 use super::error::EditError;
 use super::item::{Insertion, Item};
@@ -136,32 +137,100 @@ impl TomlBody<'_> {
     }
 }
 
-/// Removes an item, and then the tables of an edit that are empty. The printer of the parser keeps comments and order; CRLF
-/// line ends are put back.
+/// Removes an item, and then the tables of an edit that are empty. Each byte that stays is as it was.
 pub(super) fn without(
     body: &str,
     item: &Item,
     containers: &[Vec<String>],
 ) -> Result<String, EditError> {
-    let mut document: DocumentMut = body.parse().map_err(|_| EditError::Unsafe)?;
-    let Some((last, parents)) = item.path.split_last() else { return Err(EditError::Unsafe) };
-    remove(document.as_item_mut(), parents, last);
+    let mut text = removed(body, &item.path)?;
     for path in containers.iter().rev().filter(|path| item.path.starts_with(path)) {
-        let Some((key, above)) = path.split_last() else { continue };
-        let found = path.iter().try_fold(document.as_item(), |at, key| at.get(key.as_str()));
-        if found.and_then(Node::as_table_like).is_some_and(toml_edit::TableLike::is_empty) {
-            remove(document.as_item_mut(), above, key);
+        let parsed = document(&text)?;
+        let found = path.iter().try_fold(parsed.as_item(), |at, key| at.get(key.as_str()));
+        if found.and_then(Node::as_table_like).is_some_and(TableLike::is_empty) {
+            text = removed(&text, path)?;
         }
     }
-    let text = document.to_string();
-    let is_crlf =
-        body.contains("\r\n") && body.matches('\n').count() == body.matches("\r\n").count();
-    Ok(if is_crlf { text.replace("\r\n", "\n").replace('\n', "\r\n") } else { text })
+    Ok(text)
 }
 
-fn remove(root: &mut Node, parents: &[String], key: &str) {
-    let parent = parents.iter().try_fold(root, |at, key| at.get_mut(key.as_str()));
-    if let Some(table) = parent.and_then(Node::as_table_like_mut) {
-        table.remove(key);
+/// Returns a text without the value at a path.
+fn removed(body: &str, path: &[String]) -> Result<String, EditError> {
+    let document = document(body)?;
+    let (key, parents) = path.split_last().ok_or(EditError::Unsafe)?;
+    let parent = parents.iter().try_fold(document.as_item(), |at, key| at.get(key.as_str()));
+    let parent = parent.ok_or(EditError::Unsafe)?;
+    let mut ranges = Vec::new();
+    match parent.as_inline_table() {
+        Some(inline) => ranges.push(within_inline(body, inline, key)?),
+        None => {
+            let table = parent.as_table().ok_or(EditError::Unsafe)?;
+            let (key, node) = table.get_key_value(key).ok_or(EditError::Unsafe)?;
+            add_lines(body, key, node, &mut ranges)?;
+        }
     }
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.start));
+    let mut text = body.to_owned();
+    ranges.into_iter().for_each(|range| text.replace_range(range, ""));
+    Ok(text)
+}
+
+/// Adds the lines of a value: of its header and of each key. Lines of comments between them are of the user.
+fn add_lines(
+    body: &str,
+    key: &Key,
+    node: &Node,
+    ranges: &mut Vec<Range<usize>>,
+) -> Result<(), EditError> {
+    match node {
+        Node::Table(table) => {
+            if let Some(header) =
+                table.span().filter(|_| !table.is_dotted() && !table.is_implicit())
+            {
+                let mut lines = lines_of(body, &header);
+                let before = body.get(..lines.start).unwrap_or_default();
+                // An empty line before the header belongs to it.
+                lines.start = match (before.strip_suffix("\r\n"), before.strip_suffix('\n')) {
+                    (Some(above), _) | (None, Some(above)) if above.ends_with('\n') => above.len(),
+                    _ => lines.start,
+                };
+                ranges.push(lines);
+            }
+            for (name, _) in table {
+                let (key, node) = table.get_key_value(name).ok_or(EditError::Unsafe)?;
+                add_lines(body, key, node, ranges)?;
+            }
+            Ok(())
+        }
+        Node::Value(value) => {
+            let start = key.span().ok_or(EditError::Unsafe)?.start;
+            let end = value.span().ok_or(EditError::Unsafe)?.end;
+            ranges.push(lines_of(body, &(start..end)));
+            Ok(())
+        }
+        Node::None | Node::ArrayOfTables(_) => Err(EditError::Unsafe),
+    }
+}
+
+/// Returns the whole lines of a range.
+fn lines_of(body: &str, range: &Range<usize>) -> Range<usize> {
+    let before = body.get(..range.start).unwrap_or_default();
+    let after = body.get(range.end..).unwrap_or_default();
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    start..after.find('\n').map_or(body.len(), |at| range.end + at + 1)
+}
+
+/// Returns the range of a key and its comma in an inline table.
+fn within_inline(body: &str, inline: &InlineTable, key: &str) -> Result<Range<usize>, EditError> {
+    let index = inline.iter().position(|(name, _)| name == key).ok_or(EditError::Unsafe)?;
+    let value_end = |at: usize| Some(inline.iter().nth(at)?.1.span()?.end);
+    let end = value_end(index).ok_or(EditError::Unsafe)?;
+    if let Some(previous) = index.checked_sub(1).and_then(value_end) {
+        return Ok(previous..end);
+    }
+    let start = inline.key(key).and_then(Key::span).ok_or(EditError::Unsafe)?.start;
+    let rest = body.get(end..).unwrap_or_default();
+    let blank = rest.len() - rest.trim_start().len();
+    let has_comma = rest.get(blank..).is_some_and(|rest| rest.starts_with(','));
+    Ok(start..if has_comma { end + blank + 1 } else { end })
 }

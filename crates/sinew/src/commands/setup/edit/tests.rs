@@ -143,6 +143,73 @@ fn a_changed_file_loses_only_what_is_still_equal() {
     }
 }
 
+/// What followed a removed value on its line moved behind the comment before it.
+#[test]
+fn removal_behind_a_line_comment_keeps_its_end() {
+    let server = server("servers");
+    let ours = "\"sinew\": {\"command\": \"/opt/sinew\", \"args\": [\"mcp\"]}";
+    for (old, new) in [
+        (
+            format!("{{\"servers\": {{\"a\": 1, // mine\n  {ours}}}}}\n"),
+            "{\"servers\": {\"a\": 1 // mine\n  }}\n",
+        ),
+        (
+            format!("{{\"servers\": {{ // mine\r\n{ours}, \"a\": 1}}}}"),
+            "{\"servers\": { // mine\r\n \"a\": 1}}",
+        ),
+        (
+            format!("{{\"servers\": {{\n  // mine\n  {ours},\n  \"a\": 1}}}}"),
+            "{\"servers\": {\n  // mine\n  \"a\": 1}}",
+        ),
+    ] {
+        let edit = Edit { items: vec![server.clone()], ..Edit::default() };
+        let undone = undo(TextFormat::Json, &old, &edit, false).map(|undone| undone.text);
+        assert_eq!(undone, Ok(String::from(new)));
+    }
+}
+
+/// A printer dropped comments before a removed table and made all line ends the same.
+#[test]
+fn removal_from_toml_keeps_other_bytes() {
+    let off = item(&["features", "x"], json!(false), Role::Setting);
+    let table = "[servers.sinew]\ncommand = \"/opt/sinew\"\nargs = [\"mcp\"]\n";
+    let inline = "sinew = { command = \"/opt/sinew\", args = [\"mcp\"] }";
+    for (item, old, new) in [
+        (
+            server("servers"),
+            format!("a = 1\r\n# mine\n\n{table}\n# b\n[b]\r\n"),
+            "a = 1\r\n# mine\n\n# b\n[b]\r\n",
+        ),
+        (
+            server("servers"),
+            table.replace("args", "# mine\nargs").replace("]\n", "] # ours\n"),
+            "# mine\n",
+        ),
+        (
+            server("servers"),
+            format!("[servers] # all\n{inline}\na = 1\n"),
+            "[servers] # all\na = 1\n",
+        ),
+        (server("servers"), format!("servers = {{ {inline} , a = 1 }}"), "servers = {  a = 1 }"),
+        (
+            server("servers"),
+            format!("servers = {{ a = 1, {inline} }} # in line"),
+            "servers = { a = 1 } # in line",
+        ),
+        (
+            off.clone(),
+            String::from("features.a = 1\nfeatures.x = false # ours\nb = 2"),
+            "features.a = 1\nb = 2",
+        ),
+        (off, String::from("# mine\n[features]\nx = false"), "# mine\n"),
+    ] {
+        let containers = vec![vec![item.path[0].clone()]];
+        let edit = Edit { items: vec![item], containers, ..Edit::default() };
+        let undone = undo(TextFormat::Toml, &old, &edit, false).map(|undone| undone.text);
+        assert_eq!(undone, Ok(String::from(new)), "{old}");
+    }
+}
+
 #[test]
 fn what_cannot_be_edited_is_an_error() {
     let wanted = [server("servers")];
@@ -153,12 +220,20 @@ fn what_cannot_be_edited_is_an_error() {
         (TextFormat::Json, "{\"a\": 1 \"b\": 2}", "line 1, column "),
         (TextFormat::Json, "[]", "the file holds no object"),
         (TextFormat::Json, "{\"servers\": \"x\"}", "`servers` is no object"),
-        (TextFormat::Json, "{\"servers\": {\"sinew\": 1}}", "servers.sinew = 1"),
+        (
+            TextFormat::Json,
+            "{\"servers\": {\"sinew\": 1}}",
+            "servers.sinew = 1",
+        ),
         (TextFormat::Json, "{\"servers\": {}, \"servers\": {}}", "the key appears twice"),
         (TextFormat::Toml, "a = 1\nb = \n", "line 2, column "),
         (TextFormat::Toml, "servers = \"x\"", "`servers` is no object"),
         (TextFormat::Toml, "[[servers]]\na = 1", "`servers` is no object"),
-        (TextFormat::Toml, "[servers.sinew]\nurl = \"x\"", "servers.sinew = {\"url\":\"x\"}"),
+        (
+            TextFormat::Toml,
+            "[servers.sinew]\nurl = \"x\"",
+            "servers.sinew = 1",
+        ),
     ] {
         let found = merge(format, text, &wanted).expect_err(text).to_string();
         assert!(found.contains(error), "{text}: {found}");
