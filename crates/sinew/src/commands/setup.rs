@@ -28,6 +28,7 @@ use self::clients::{CLIENTS, ClientRow};
 use self::error::SetupError;
 use self::host::Host;
 use self::plan::{Plan, Status};
+use self::record::RecordLock;
 use self::rehearsal::End;
 use self::report::Report;
 use crate::cli::SetupArgs;
@@ -75,6 +76,7 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let Some(client) = plan::client(&host, name) else { anyhow::bail!("no such client: {name}") };
     let mut report = Report::new(client, args.json);
     if args.undo {
+        let lock = if args.dry_run { None } else { RecordLock::take(&host, true)? };
         let Some(plan) = Plan::undo(&host, client)? else {
             report.note(format!("nothing to undo: no setup of {} is recorded here", client.title));
             report.print()?;
@@ -84,11 +86,13 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
         if !args.dry_run {
             plan.carry_out(&host)?;
         }
+        drop(lock);
         report.end(args.dry_run);
         report.print()?;
         return Ok(ExitCode::SUCCESS);
     }
     check_installed(&host, client)?;
+    let lock = if args.dry_run { None } else { RecordLock::take(&host, false)? };
     let plan = Plan::setup(&host, client, args.beside)?;
     let changes = !plan.is_empty();
     report.setup(&host, &plan, args.beside, args.dry_run);
@@ -105,6 +109,7 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
     if changes && !args.dry_run {
         plan.carry_out(&host)?;
     }
+    drop(lock);
     report.end(args.dry_run);
     if !changes || args.dry_run {
         report.print()?;

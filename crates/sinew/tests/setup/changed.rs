@@ -25,6 +25,39 @@ impl Setup {
     }
 }
 
+/// One record a client made the second profile take the first one's values back.
+#[test]
+fn profiles_have_records_of_their_own() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    for (client, variable, file) in
+        [("codex", "CODEX_HOME", "config.toml"), ("cursor", "HOME", ".cursor/mcp.json")]
+    {
+        let setup = with_clients();
+        let homes = ["one", "two"].map(|name| setup.path(name));
+        let run = |home: &PathBuf, args: &[&str]| {
+            let ran = Ran::of(setup.command(args).env(variable, home));
+            assert_eq!(ran.code, 0, "{args:?}: {}{}", ran.out, ran.err);
+            ran.out
+        };
+        let texts = || homes.clone().map(|home| fs::read_to_string(home.join(file)).unwrap());
+        for home in &homes {
+            fs::create_dir_all(home.join(".cursor")).unwrap();
+            fs::write(home.join(file), "\n").unwrap();
+        }
+        homes.iter().for_each(|home| drop(run(home, &[client])));
+        let set_up = texts();
+        assert!(set_up.iter().all(|text| text.contains("sinew")), "{set_up:?}");
+        assert!(run(&homes[0], &[client]).contains("already configured"));
+        run(&homes[0], &[client, "--undo"]);
+        assert_eq!(texts(), [String::from("\n"), set_up[1].clone()]);
+        assert!(run(&homes[0], &[client, "--undo"]).contains("nothing to undo"));
+        run(&homes[1], &[client, "--undo"]);
+        assert_eq!(texts(), ["\n", "\n"]);
+    }
+}
+
 /// The resolved path of a linked program vanishes with an update.
 #[test]
 fn linked_program_is_registered_by_its_link() {
@@ -45,6 +78,23 @@ fn linked_program_is_registered_by_its_link() {
     let ran = Ran::of(setup.command(&["cursor"]).env("PATH", path));
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(setup.text(".cursor/mcp.json").contains(database::SINEW));
+}
+
+/// The second of two setups at once removed the record of the first.
+#[test]
+fn setups_at_once_share_a_record() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    setup.claude(&format!("sleep 1\n{CLAUDE}"));
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..2).map(|_| scope.spawn(|| setup.works(&["claude"]))).collect();
+        let said: Vec<String> = runs.into_iter().map(|run| run.join().unwrap()).collect();
+        assert!(said.iter().any(|said| said.contains("already configured")), "{said:?}");
+    });
+    setup.works(&["claude", "--undo"]);
+    assert_eq!(setup.text(".claude.json"), CLAUDE_FILE);
 }
 
 /// A rename lost the ACL and the extended attributes of a file.
@@ -99,4 +149,23 @@ fn new_file_of_root_has_the_owner_of_its_directory() {
     for file in [".gemini/settings.json", ".gemini/policies", ".gemini/policies/sinew.toml"] {
         assert_eq!(fs::metadata(setup.path(file)).unwrap().uid(), 1234, "{file}");
     }
+}
+
+#[test]
+fn record_of_a_later_version_is_refused() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    setup.works(&["cursor"]);
+    let dir = setup.place.home.join("state/sinew/setup");
+    let record = fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(&record).unwrap();
+    fs::write(&record, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    let before = setup.tree();
+    for args in [&["cursor"][..], &["cursor", "--undo"]] {
+        let said = setup.fails(args);
+        assert!(said.contains("a later sinew wrote it, in version 2"), "{said}");
+    }
+    assert_eq!(setup.tree(), before);
 }

@@ -107,7 +107,7 @@ impl Plan {
     ) -> Result<Self, SetupError> {
         let before = Record::read(host, client)?;
         let mut plan = Self::empty(client, before);
-        let mut record = Record { program: host.program.clone(), beside, ..Record::default() };
+        let mut record = Record::of(&host.program, beside);
         let server = client.server(&host.program, beside);
         if client.by_verb {
             plan.commands = plan.verb(host, &server, beside)?;

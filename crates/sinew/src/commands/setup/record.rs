@@ -4,16 +4,17 @@
     reason = "the record is in the state directory, out of reach of tools"
 )]
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::retry_on_intr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sinew_guard::StateDir;
 
-use super::base::Base;
 use super::clients::ClientRow;
 use super::config_file;
 use super::error::SetupError;
@@ -23,9 +24,15 @@ use super::item::{Edit, TextFormat};
 /// The directory of records in the state directory.
 const DIRECTORY: &str = "setup";
 
+/// The version of the form that is written.
+const VERSION: u32 = 1;
+
 /// The values that a setup wrote.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
+    /// The version of this form.
+    #[serde(default)]
+    version: u32,
     /// The program that was registered.
     pub(super) program: String,
     pub(super) beside: bool,
@@ -63,6 +70,11 @@ pub(super) fn hash(text: &str) -> String {
 }
 
 impl Record {
+    /// Returns a record without values.
+    pub(super) fn of(program: &str, beside: bool) -> Self {
+        Self { version: VERSION, program: program.to_owned(), beside, ..Self::default() }
+    }
+
     /// Reads the record of a client.
     pub(super) fn read(host: &Host, client: &ClientRow) -> Result<Option<Self>, SetupError> {
         let path = place(host, client);
@@ -71,8 +83,14 @@ impl Record {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(SetupError::Io { path, error }),
         };
-        let read = serde_json::from_str(&text);
-        read.map(Some).map_err(|error| SetupError::Record { path, problem: error.to_string() })
+        match serde_json::from_str::<Self>(&text) {
+            Ok(record) if VERSION < record.version => {
+                let problem = format!("a later sinew wrote it, in version {}", record.version);
+                Err(SetupError::Record { path, problem })
+            }
+            Ok(record) => Ok(Some(record)),
+            Err(error) => Err(SetupError::Record { path, problem: error.to_string() }),
+        }
     }
 
     /// Writes the record of a client.
@@ -101,15 +119,32 @@ impl Record {
     }
 }
 
-/// Returns the path of a record: one a client, and one a project for clients with files of a project.
+/// Returns the path of a record: one for each file that holds the server, since variables and the current directory choose
+/// the file. It does not depend on which of a client's files exist.
 fn place(host: &Host, client: &ClientRow) -> PathBuf {
-    let file = client.files.iter().find(|file| file.0 == Base::Project);
-    let name = match file.map(|file| host.path(*file)) {
-        Some(path) => {
-            let hash = hash(&path.to_string_lossy());
-            format!("{}-{}.json", client.name, hash.get(..16).unwrap_or_default())
-        }
-        None => format!("{}.json", client.name),
-    };
+    let file = client.files.last().map(|file| host.path(*file)).unwrap_or_default();
+    let hash = hash(&file.to_string_lossy());
+    let name = format!("{}-{}.json", client.name, hash.get(..16).unwrap_or_default());
     Path::new(&host.state).join(DIRECTORY).join(name)
+}
+
+/// The lock under which a setup or an undo plans and writes, so that two at once do not mix their records.
+#[derive(Debug)]
+pub(super) struct RecordLock {
+    _directory: File,
+}
+
+impl RecordLock {
+    /// Waits for the lock on the state directory. Without that directory there is no record, and an undo needs no lock.
+    pub(super) fn take(host: &Host, is_undo: bool) -> Result<Option<Self>, SetupError> {
+        let failed = |error| SetupError::Io { path: host.state.clone(), error };
+        if is_undo && !host.state.is_dir() {
+            return Ok(None);
+        }
+        let state = StateDir::open(&host.state).map_err(failed)?;
+        let directory = File::open(state.path()).map_err(failed)?;
+        retry_on_intr(|| flock(&directory, FlockOperation::LockExclusive))
+            .map_err(|errno| failed(errno.into()))?;
+        Ok(Some(Self { _directory: directory }))
+    }
 }
