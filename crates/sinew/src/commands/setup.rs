@@ -4,6 +4,7 @@
 //! directory lists the values: `--undo` removes those that are unchanged.
 
 mod base;
+mod carry_out;
 mod clients;
 mod config_file;
 mod edit;
@@ -14,10 +15,13 @@ mod json_layout;
 mod json_text;
 mod plan;
 mod record;
+mod registration;
 mod rehearsal;
 mod report;
+mod taken_back;
 mod toml_text;
 mod verb;
+mod wanted;
 
 use std::process::ExitCode;
 
@@ -27,8 +31,9 @@ use self::base::{At, Base};
 use self::clients::{CLIENTS, ClientRow};
 use self::error::SetupError;
 use self::host::Host;
-use self::plan::{Plan, Status};
+use self::plan::Plan;
 use self::record::RecordLock;
+use self::registration::Status;
 use self::rehearsal::End;
 use self::report::Report;
 use crate::cli::SetupArgs;
@@ -61,9 +66,9 @@ fn list(as_json: bool) -> anyhow::Result<ExitCode> {
     let host = Host::of_process()?;
     let mut rows = Vec::new();
     for client in CLIENTS {
-        let client = if host.has(client) { plan::client(&host, client.name) } else { None }
+        let client = if host.has(client) { registration::client(&host, client.name) } else { None }
             .unwrap_or(client);
-        let status = plan::status(&host, client);
+        let status = registration::status(&host, client);
         let planned = Plan::setup(&host, client, false);
         rows.push(report::Row::of(&host, client, status, planned));
     }
@@ -73,7 +78,9 @@ fn list(as_json: bool) -> anyhow::Result<ExitCode> {
 
 fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let host = Host::of_process()?;
-    let Some(client) = plan::client(&host, name) else { anyhow::bail!("no such client: {name}") };
+    let Some(client) = registration::client(&host, name) else {
+        anyhow::bail!("no such client: {name}")
+    };
     let mut report = Report::new(client, args.json);
     if args.undo {
         let lock = if args.dry_run { None } else { RecordLock::take(&host, true)? };
@@ -82,6 +89,7 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
             report.print()?;
             return Ok(ExitCode::SUCCESS);
         };
+        let is_partial = !plan.failures.is_empty();
         report.undo(&host, &plan);
         if !args.dry_run {
             plan.carry_out(&host)?;
@@ -89,9 +97,12 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
         drop(lock);
         report.end(args.dry_run);
         report.print()?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(ExitCode::from(u8::from(is_partial)));
     }
-    check_installed(&host, client)?;
+    match check_installed(&host, client) {
+        Err(error) if args.dry_run => report.note(error.to_string()),
+        installed => installed?,
+    }
     let lock = if args.dry_run { None } else { RecordLock::take(&host, false)? };
     let plan = Plan::setup(&host, client, args.beside)?;
     let changes = !plan.is_empty();

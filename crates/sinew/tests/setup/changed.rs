@@ -58,6 +58,77 @@ fn profiles_have_records_of_their_own() {
     }
 }
 
+/// A printer of TOML dropped the comment before a removed table.
+#[test]
+fn undo_keeps_comments_of_toml() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let old = "[mcp_servers.other]\ncommand = \"x\"\n# keep this note\n";
+    let setup = with_clients();
+    setup.write(".codex/config.toml", old);
+    setup.works(&["codex"]);
+    let changed = setup.text(".codex/config.toml").replace("tool = false", "tool = true");
+    setup.write(".codex/config.toml", &changed);
+    let said = setup.works(&["codex", "--undo"]);
+    assert!(said.contains("undone, except for"), "{said}");
+    assert!(said.contains("`features.shell_tool` changed since the setup"), "{said}");
+    let left = format!("{old}\n[features]\nshell_tool = true\n");
+    assert_eq!(setup.text(".codex/config.toml"), left);
+}
+
+/// A second setup took the values back and wrote them again, without the comments between them.
+#[test]
+fn second_setup_keeps_comments() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    for (client, file, from, to) in [
+        (
+            "opencode",
+            ".config/opencode/opencode.json",
+            "\"read\": \"deny\"",
+            "// mine\n\"read\": \"deny\"",
+        ),
+        ("codex", ".codex/config.toml", "[\"mcp\"]", "[ \"mcp\" ] # reformatted"),
+        ("cursor", ".cursor/mcp.json", "[\"mcp\"]", "[\"mcp\"], // mine\n\"trust\": true"),
+        ("cursor", ".cursor/mcp.json", "[\"mcp\"]", "[\"--root\", \"/srv\", \"mcp\"]"),
+        ("claude", ".claude.json", "[\"mcp\"]", "[\"--root\", \"/srv\", \"mcp\"]"),
+    ] {
+        let setup = with_clients();
+        setup.works(&[client]);
+        let changed = setup.text(file).replace(from, to);
+        assert!(changed.contains(to), "{changed}");
+        setup.write(file, &changed);
+        let said = setup.works(&[client]);
+        assert!(said.contains("already configured"), "{said}");
+        assert_eq!(setup.text(file), changed);
+        setup.works(&[client, "--undo"]);
+    }
+}
+
+#[test]
+fn changed_program_of_ours_is_named_so() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    setup.works(&["cursor"]);
+    let changed =
+        setup.text(".cursor/mcp.json").replace("\"mcp\"]", "\"--root\", \"/srv\", \"mcp\"]");
+    setup.write(".cursor/mcp.json", &changed);
+    // The same program at another path.
+    let other = setup.bin.join("sinew");
+    symlink(database::SINEW, &other).unwrap();
+    let said = setup.fails(&["cursor"]);
+    let expected = format!(
+        "changed since the setup and names another program; set its command to {}",
+        other.display()
+    );
+    assert!(said.contains(&expected), "{said}");
+    assert_eq!(setup.text(".cursor/mcp.json"), changed);
+}
+
 /// The resolved path of a linked program vanishes with an update.
 #[test]
 fn linked_program_is_registered_by_its_link() {
@@ -78,6 +149,108 @@ fn linked_program_is_registered_by_its_link() {
     let ran = Ran::of(setup.command(&["cursor"]).env("PATH", path));
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(setup.text(".cursor/mcp.json").contains(database::SINEW));
+}
+
+/// An undo removed the target of a link that leads out of the project.
+#[test]
+fn undo_removes_no_target_of_a_link() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    for (client, file) in [("vscode", "./.vscode/mcp.json"), ("cursor", ".cursor/mcp.json")] {
+        setup.works(&[client]);
+        let text = setup.text(file);
+        let outside = setup.write("outside.json", &text);
+        fs::remove_file(setup.path(file)).unwrap();
+        symlink(&outside, setup.path(file)).unwrap();
+        match client {
+            "vscode" => {
+                let said = setup.fails(&[client, "--undo"]);
+                assert!(said.contains("a link leads out of the project"), "{said}");
+                assert_eq!(setup.text(file), text);
+            }
+            _ => {
+                setup.works(&[client, "--undo"]);
+                assert_eq!(setup.text(file), "{}\n");
+            }
+        }
+        assert!(outside.is_file() && setup.path(file).is_symlink());
+    }
+}
+
+#[test]
+fn undo_of_a_file_with_comments_leaves_an_object() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    setup.works(&["cursor"]);
+    let text = setup.text(".cursor/mcp.json");
+    setup.write(".cursor/mcp.json", &format!("// mine\n{text}"));
+    setup.works(&["cursor", "--undo"]);
+    assert_eq!(setup.text(".cursor/mcp.json"), "// mine\n{}\n");
+}
+
+/// One file that could not be parsed blocked the undo of the others.
+#[test]
+fn undo_of_one_broken_file_undoes_the_others() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    setup.works(&["claude"]);
+    let settings = setup.text(".claude/settings.json");
+    setup.write(".claude/settings.json", &settings.replacen('{', "{{", 1));
+    let said = setup.fails(&["claude", "--undo"]);
+    assert!(
+        said.contains("except for what follows") && said.contains("settings.json: line 1"),
+        "{said}"
+    );
+    assert_eq!(setup.text(".claude.json"), CLAUDE_FILE);
+    let said = setup.fails(&["claude", "--undo"]);
+    assert!(said.contains("settings.json: line 1"), "{said}");
+    setup.write(".claude/settings.json", &settings);
+    setup.works(&["claude", "--undo"]);
+    assert!(!setup.path(".claude/settings.json").exists());
+    assert!(setup.works(&["claude", "--undo"]).contains("nothing to undo"));
+}
+
+/// Without the client's program an undo did nothing.
+#[test]
+fn undo_without_the_client_names_its_entry() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    setup.works(&["claude"]);
+    fs::remove_file(setup.bin.join("claude")).unwrap();
+    let undo = || Ran::of(setup.command(&["claude", "--undo"]).env("PATH", &setup.bin));
+    let entry = "remove `mcpServers.sinew` from ~/.claude.json by hand";
+    let ran = undo();
+    assert!(ran.code == 1 && ran.out.contains(entry), "{}{}", ran.out, ran.err);
+    assert!(!setup.path(".claude/settings.json").exists());
+    let ran = undo();
+    assert!(ran.code == 1 && ran.err.contains(entry), "{}{}", ran.out, ran.err);
+    setup.write(".claude.json", CLAUDE_FILE);
+    assert_eq!(undo().code, 0);
+    assert!(undo().out.contains("nothing to undo"));
+}
+
+/// The record of an entry was lost where the client's command failed after it had written.
+#[test]
+fn entry_of_a_failed_command_can_be_undone() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    setup.claude(&format!("({CLAUDE}\n)\n[ \"$2\" = add-json ] && exit 3; exit 0"));
+    let said = setup.fails(&["claude"]);
+    assert!(said.contains("exit 3"), "{said}");
+    assert!(setup.text(".claude.json").contains("sinew"));
+    assert!(!setup.path(".claude/settings.json").exists());
+    setup.works(&["claude", "--undo"]);
+    assert_eq!(setup.text(".claude.json"), CLAUDE_FILE);
 }
 
 /// The second of two setups at once removed the record of the first.
@@ -149,6 +322,33 @@ fn new_file_of_root_has_the_owner_of_its_directory() {
     for file in [".gemini/settings.json", ".gemini/policies", ".gemini/policies/sinew.toml"] {
         assert_eq!(fs::metadata(setup.path(file)).unwrap().uid(), 1234, "{file}");
     }
+}
+
+#[test]
+fn output_names_what_stays() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    let policy = ".gemini/policies/sinew.toml";
+    setup.works(&["gemini"]);
+    let changed = setup.text(policy).replace("900", "901");
+    setup.write(policy, &changed);
+    // Of two values one stays.
+    let said = setup.works(&["gemini", "--beside"]);
+    assert!(
+        said.contains("nothing changes") && said.contains("sinew.toml exists with another text"),
+        "{said}"
+    );
+    let said = setup.works(&["gemini", "--undo"]);
+    assert!(said.contains("undone, except for what follows"), "{said}");
+    assert_eq!(setup.text(policy), changed);
+
+    setup.works(&["cursor"]);
+    let text = setup.text(".cursor/mcp.json").replace("[\"mcp\"]", "[\"mcp\", \"--x\"]");
+    setup.write(".cursor/mcp.json", &text);
+    let said = setup.works(&["cursor", "--undo"]);
+    assert!(said.contains("nothing changes") && said.contains("changed since the setup"), "{said}");
 }
 
 #[test]

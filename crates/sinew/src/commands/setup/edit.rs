@@ -51,7 +51,7 @@ pub(super) fn merge(format: TextFormat, text: &str, wanted: &[Item]) -> Result<M
                 missing.push(item.clone());
             }
             ItemMatch::Other(value) if item.role == Role::Server => {
-                return Err(EditError::Taken { key: item.shown(), value: value.to_string() });
+                return Err(EditError::taken(item, &value));
             }
             ItemMatch::Shape { depth } if item.role == Role::Server => {
                 let key = item.path.get(..depth).unwrap_or_default().join(".");
@@ -129,6 +129,17 @@ pub(super) fn starts_same(one: &Value, other: &Value) -> bool {
         }
     }
     words(one).is_some_and(|words_of_one| Some(words_of_one) == words(other))
+}
+
+/// Returns whether two entries of a server start the same program, with any arguments.
+pub(super) fn starts_program(one: &Value, other: &Value) -> bool {
+    fn program(server: &Value) -> Option<&str> {
+        match server.get("command")? {
+            Value::Array(words) => words.first()?.as_str(),
+            command => command.as_str(),
+        }
+    }
+    program(one).is_some_and(|of_one| Some(of_one) == program(other))
 }
 
 /// Puts insertions into a text.

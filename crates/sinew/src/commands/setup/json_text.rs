@@ -36,6 +36,11 @@ pub(super) fn parse(body: &str) -> Result<Value, EditError> {
     }
 }
 
+/// Returns whether a text holds a value, and not only white space and comments.
+pub(super) fn has_value(body: &str) -> bool {
+    tree(body).is_ok_and(|root| root.is_some())
+}
+
 fn tree(body: &str) -> Result<Option<ast::Value<'_>>, EditError> {
     check_depth(body)?;
     let parsed = parse_to_ast(body, &CollectOptions::default(), &OPTIONS);

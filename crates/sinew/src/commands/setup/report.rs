@@ -9,7 +9,9 @@ use sinew_ops::unified_diff;
 use super::clients::{ClientRow, NAME};
 use super::error::SetupError;
 use super::host::Host;
-use super::plan::{FileChange, Plan, Status};
+use super::item::Role;
+use super::plan::{FileChange, Plan};
+use super::registration::Status;
 use super::rehearsal::{End, Step};
 use super::{verb, words};
 use crate::screen;
@@ -102,6 +104,8 @@ pub(super) struct Report {
     /// Whether something changes.
     changes: bool,
     is_dry: bool,
+    /// Whether an undo leaves a part of the setup.
+    is_partial: bool,
 }
 
 #[derive(Debug)]
@@ -123,6 +127,7 @@ impl Report {
             notes: Vec::new(),
             changes: false,
             is_dry: false,
+            is_partial: false,
         }
     }
 
@@ -136,16 +141,20 @@ impl Report {
         self.action = "setup";
         self.take(host, plan);
         self.headline = match (self.changes, beside || instead.is_empty()) {
+            // A file that stays, though the setup does not want it.
+            (false, true) if !plan.kept_files.is_empty() => format!("{title}: nothing changes"),
             (false, _) => format!("{title}: already configured"),
             (true, true) => format!("{title}: {NAME} is registered beside its own tools"),
             (true, false) => format!("{title}: {NAME} is registered in place of its own tools"),
         };
         for (path, item) in &plan.kept {
-            self.notes.push(format!(
-                "{} has another value of `{}`, which stays, so {title} keeps what that would switch off",
-                host.shown(path),
-                item.shown()
-            ));
+            let (path, key) = (host.shown(path), item.shown());
+            self.notes.push(match item.role {
+                Role::Server => format!("{path}: `{key}` changed since the setup, so it stays"),
+                Role::Setting | Role::Element => format!(
+                    "{path} has another value of `{key}`, which stays, so {title} keeps what that would switch off"
+                ),
+            });
         }
         for path in &plan.kept_files {
             self.notes.push(format!("{} exists with another text, which stays", host.shown(path)));
@@ -171,10 +180,16 @@ impl Report {
     pub(super) fn undo(&mut self, host: &Host, plan: &Plan) {
         let title = self.client.title;
         self.take(host, plan);
-        self.headline = match self.changes {
-            true => format!("{title}: what `sinew setup` wrote is gone"),
-            false => format!("{title}: nothing of the setup is left"),
+        let stays = [plan.kept.is_empty(), plan.kept_files.is_empty(), plan.failures.is_empty()];
+        let stays = stays.contains(&false);
+        self.headline = match (self.changes, stays) {
+            (true, false) => format!("{title}: what `sinew setup` wrote is gone"),
+            (true, true) => format!("{title}: `sinew setup` is undone, except for what follows"),
+            (false, false) => format!("{title}: nothing of the setup is left"),
+            (false, true) => format!("{title}: nothing changes"),
         };
+        self.is_partial = !plan.failures.is_empty();
+        self.notes.extend(plan.failures.iter().map(|error| format!("stays: {error}")));
         for (path, item) in &plan.kept {
             self.notes.push(format!(
                 "{}: `{}` changed since the setup, so it stays",
@@ -265,7 +280,7 @@ impl Report {
             true => json!({ "path": file.path, "change": file.verb, "diff": file.diff }),
             false => json!({ "path": file.path, "change": file.verb }),
         });
-        let is_ok = steps.iter().all(|step| step.end != End::Failed);
+        let is_ok = !self.is_partial && steps.iter().all(|step| step.end != End::Failed);
         json!({
             "ok": is_ok, "client": self.client.name, "action": self.action, "dry_run": self.is_dry,
             "changed": self.changes && !self.is_dry, "commands": self.commands,

@@ -14,7 +14,12 @@ pub(super) fn add(
     server: &Item,
     beside: bool,
 ) -> Result<Vec<String>, SetupError> {
-    let program = program_of(host, client, server)?;
+    let Some(program) = program_of(client) else {
+        let file = host.shown(&host.file(client));
+        let entry = format!("{} = {}", server.shown(), server.value);
+        let program = client.programs.first().copied().unwrap_or_default();
+        return Err(SetupError::NoProgram { title: client.title, program, file, entry });
+    };
     let json = server.value.to_string();
     let words: Vec<&str> = match beside {
         true => vec![program, "mcp", "add", "-s", "user", NAME, "--", &host.program, "mcp"],
@@ -23,19 +28,19 @@ pub(super) fn add(
     Ok(words.into_iter().map(String::from).collect())
 }
 
+/// Returns the command that removes the server.
 pub(super) fn remove(host: &Host, client: &ClientRow) -> Result<Vec<String>, SetupError> {
-    let program = program_of(host, client, &client.server(&host.program, false))?;
+    let Some(program) = program_of(client) else {
+        let file = host.shown(&host.file(client));
+        let key = client.server(&host.program, false).shown();
+        let program = client.programs.first().copied().unwrap_or_default();
+        return Err(SetupError::NoRemoval { title: client.title, program, file, key });
+    };
     Ok([program, "mcp", "remove", "-s", "user", NAME].map(String::from).to_vec())
 }
 
-fn program_of(host: &Host, client: &ClientRow, server: &Item) -> Result<&'static str, SetupError> {
-    let program = client.programs.first().copied().unwrap_or_default();
-    if env_vars::has_program(program) {
-        return Ok(program);
-    }
-    let file = host.shown(&host.file(client));
-    let entry = format!("{} = {}", server.shown(), server.value);
-    Err(SetupError::NoProgram { title: client.title, program, file, entry })
+fn program_of(client: &ClientRow) -> Option<&'static str> {
+    client.programs.first().copied().filter(|program| env_vars::has_program(program))
 }
 
 /// Returns a command as a shell takes it.

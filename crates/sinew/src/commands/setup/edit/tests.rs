@@ -223,7 +223,7 @@ fn what_cannot_be_edited_is_an_error() {
         (
             TextFormat::Json,
             "{\"servers\": {\"sinew\": 1}}",
-            "servers.sinew = 1",
+            "servers.sinew = a value without a command",
         ),
         (TextFormat::Json, "{\"servers\": {}, \"servers\": {}}", "the key appears twice"),
         (TextFormat::Toml, "a = 1\nb = \n", "line 2, column "),
@@ -232,7 +232,7 @@ fn what_cannot_be_edited_is_an_error() {
         (
             TextFormat::Toml,
             "[servers.sinew]\nurl = \"x\"",
-            "servers.sinew = 1",
+            "servers.sinew = a value without a command",
         ),
     ] {
         let found = merge(format, text, &wanted).expect_err(text).to_string();
