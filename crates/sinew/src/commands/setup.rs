@@ -13,6 +13,7 @@ mod host;
 mod item;
 mod json_layout;
 mod json_text;
+mod masked_diff;
 mod plan;
 mod record;
 mod registration;

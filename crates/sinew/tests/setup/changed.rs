@@ -151,6 +151,37 @@ fn linked_program_is_registered_by_its_link() {
     assert!(setup.text(".cursor/mcp.json").contains(database::SINEW));
 }
 
+/// The difference and the error showed the tokens of other servers.
+#[test]
+fn secrets_of_the_file_are_not_shown() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    let setup = with_clients();
+    for text in [
+        "{\"mcpServers\":{\"a\":{\"command\":\"x\",\"env\":{\"K\":\"hush\"}}}}",
+        "{\n  \"mcpServers\": {\n    \"a\": {\n      \"headers\": { \"A\": \"hush\" }\n    }\n  }\n}\n",
+        "{\"apiKey\":\"hush\"}",
+    ] {
+        setup.write(".cursor/mcp.json", text);
+        for args in [&["cursor", "--dry-run"][..], &["cursor", "--dry-run", "--json"]] {
+            let said = setup.works(args);
+            assert!(said.contains("+++ ") && !said.contains("hush"), "{said}");
+        }
+    }
+    let taken = "{\"mcpServers\":{\"sinew\":{\"command\":\"x\",\"args\":[\"y\"],\"env\":{\"K\":\"hush\"}}}}";
+    setup.write(".cursor/mcp.json", taken);
+    setup.write(".claude.json", taken);
+    for client in ["cursor", "claude"] {
+        for args in [&[client][..], &[client, "--json"], &[]] {
+            let ran = setup.run(args);
+            let said = format!("{}{}", ran.out, ran.err).replace('\\', "");
+            assert!(said.contains("{\"command\":\"x\",\"args\":[\"y\"]}"), "{said}");
+            assert!(!said.contains("hush"), "{said}");
+        }
+    }
+}
+
 /// An undo removed the target of a link that leads out of the project.
 #[test]
 fn undo_removes_no_target_of_a_link() {

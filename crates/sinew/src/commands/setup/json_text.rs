@@ -41,6 +41,31 @@ pub(super) fn has_value(body: &str) -> bool {
     tree(body).is_ok_and(|root| root.is_some())
 }
 
+/// Returns the offsets of all strings and numbers, each with its path.
+pub(super) fn leaves(body: &str) -> Vec<(Vec<String>, Range<usize>)> {
+    fn add(node: &ast::Value<'_>, path: &[String], all: &mut Vec<(Vec<String>, Range<usize>)>) {
+        match node {
+            ast::Value::StringLit(_) | ast::Value::NumberLit(_) => {
+                all.push((path.to_owned(), node.start()..node.end()));
+            }
+            ast::Value::Array(array) => array.elements.iter().for_each(|one| add(one, path, all)),
+            ast::Value::Object(object) => {
+                for property in &object.properties {
+                    let name = property.name.as_str().to_owned();
+                    let path: Vec<String> = path.iter().cloned().chain([name]).collect();
+                    add(&property.value, &path, all);
+                }
+            }
+            ast::Value::BooleanLit(_) | ast::Value::NullKeyword(_) => {}
+        }
+    }
+    let mut all = Vec::new();
+    if let Ok(Some(root)) = tree(body) {
+        add(&root, &[], &mut all);
+    }
+    all
+}
+
 fn tree(body: &str) -> Result<Option<ast::Value<'_>>, EditError> {
     check_depth(body)?;
     let parsed = parse_to_ast(body, &CollectOptions::default(), &OPTIONS);

@@ -4,12 +4,12 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sinew_ops::unified_diff;
 
 use super::clients::{ClientRow, NAME};
 use super::error::SetupError;
 use super::host::Host;
 use super::item::Role;
+use super::masked_diff::masked_diff;
 use super::plan::{FileChange, Plan};
 use super::registration::Status;
 use super::rehearsal::{End, Step};
@@ -264,8 +264,7 @@ impl Report {
         }
         for file in &self.files {
             match self.is_dry {
-                // A carriage return at the end of a line is no sign that a reader needs.
-                true => write!(out, "{}", file.diff.replace("\r\n", "\n"))?,
+                true => write!(out, "{}", file.diff)?,
                 false => writeln!(out, "  {}d {}", file.verb, file.path)?,
             }
         }
@@ -318,7 +317,8 @@ fn diff(path: &Path, change: &FileChange) -> String {
         Some(_) => format!("{prefix}{}", sinew_tool::shown_path(path)),
         None => String::from("/dev/null"),
     };
-    let body = unified_diff(old.unwrap_or_default(), change.new.as_deref().unwrap_or_default());
+    let new = change.new.as_deref().unwrap_or_default();
+    let body = masked_diff(change.format, old.unwrap_or_default(), new);
     let (from, to) = (name("", old), name("", change.new.as_deref()));
     format!("--- {from}\n+++ {to}\n{}\n", body.trim_end_matches('\n'))
 }

@@ -234,3 +234,46 @@ fn within_inline(body: &str, inline: &InlineTable, key: &str) -> Result<Range<us
     let has_comma = rest.get(blank..).is_some_and(|rest| rest.starts_with(','));
     Ok(start..if has_comma { end + blank + 1 } else { end })
 }
+
+/// Returns the offsets of all values but tables and arrays, each with its path.
+pub(super) fn leaves(body: &str) -> Vec<(Vec<String>, Range<usize>)> {
+    let mut all = Vec::new();
+    if let Ok(document) = document(body) {
+        add_leaves(document.as_item(), &[], &mut all);
+    }
+    all
+}
+
+fn add_leaves(node: &Node, path: &[String], all: &mut Vec<(Vec<String>, Range<usize>)>) {
+    let below = |key: &str| path.iter().cloned().chain([key.to_owned()]).collect::<Vec<_>>();
+    match node {
+        Node::None => {}
+        Node::Value(value) => add_leaves_of(value, path, all),
+        Node::Table(table) => {
+            table.iter().for_each(|(key, node)| add_leaves(node, &below(key), all));
+        }
+        Node::ArrayOfTables(tables) => {
+            let nodes = tables.iter().flat_map(Table::iter);
+            nodes.for_each(|(key, node)| add_leaves(node, &below(key), all));
+        }
+    }
+}
+
+fn add_leaves_of(
+    value: &toml_edit::Value,
+    path: &[String],
+    all: &mut Vec<(Vec<String>, Range<usize>)>,
+) {
+    match value {
+        toml_edit::Value::Array(array) => {
+            array.iter().for_each(|one| add_leaves_of(one, path, all));
+        }
+        toml_edit::Value::InlineTable(inline) => {
+            for (key, value) in inline {
+                let path: Vec<String> = path.iter().cloned().chain([key.to_owned()]).collect();
+                add_leaves_of(value, &path, all);
+            }
+        }
+        scalar => all.extend(scalar.span().map(|span| (path.to_owned(), span))),
+    }
+}
