@@ -266,7 +266,7 @@ def approvals(root):
         with Model(ask) as model, wire.Server(root, "--tools", "all", *model.settings(), approvals="ask") as server:
             start(server)
             text = checks.text(server.call("Spawn", {"tasks": [{"prompt": "touch it"}]}, timeout=60))
-            contains(text, "nobody can be asked here", "--approvals")
+            contains(text, "no approver is connected", "--approvals")
             true(not (root / "asked_by_sub_agent").exists(), text)
 
 

@@ -88,7 +88,7 @@ async fn modes_and_answers_decide() {
     let no = || Person::new(Some(Answer::No(Some(String::from("too risky")))));
     for (approvals, person, error, words, approver) in [
         (Approvals::Auto, None, Some(Kind::ApprovalDenied), "--approvals trust-client", None),
-        (Approvals::Ask, None, Some(Kind::ApprovalDenied), "nobody can be asked", None),
+        (Approvals::Ask, None, Some(Kind::ApprovalDenied), "no approver is connected", None),
         (Approvals::Deny, None, Some(Kind::ApprovalDenied), "`--approvals deny`", None),
         (Approvals::TrustClient, None, None, "3 in a", Some("trust-client")),
         (Approvals::Allow, None, None, "3 in a", Some("allow")),
@@ -628,7 +628,7 @@ async fn who_is_gone_leaves_the_question_to_the_others() {
     let reply = put_at(&bench, "s", "a", "x").await;
     let error = reply.error.expect("an error");
     assert_eq!(error.kind, Kind::ApprovalDenied);
-    assert!(error.message.contains("whoever was asked gave no answer"), "{}", error.message);
+    assert!(error.message.contains("no approver answered"), "{}", error.message);
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@
 //! runs the same commands by a plain shell.
 #![expect(clippy::disallowed_types, reason = "a port says whether a command came")]
 
+#[path = "../../guard/tests/it/corpora/case.rs"]
+mod case;
 #[path = "../../guard/tests/it/corpora/fixture.rs"]
 #[expect(dead_code, reason = "what it hides is looked for elsewhere")]
 mod fixture;
@@ -16,8 +18,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde::Deserialize;
 use serde_json::json;
+
+use case::Case;
 
 use crate::pipe::Piped;
 use crate::served::{Place, command};
@@ -29,31 +32,6 @@ const NEW_REPOSITORIES: &[&str] = &["GIT_TEMPLATE_DIR=x git init pwned"];
 /// Which part of the corpora runs by day.
 const BY_DAY: usize = 8;
 const N_THREADS: usize = 4;
-
-#[derive(Deserialize)]
-struct Case {
-    /// A script that lays out what the command needs.
-    #[serde(default)]
-    setup: String,
-    command: Text,
-}
-
-/// A command, or its parts and how often each occurs.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Text {
-    Whole(String),
-    Parts(Vec<(String, usize)>),
-}
-
-impl Case {
-    fn text(&self) -> String {
-        match &self.command {
-            Text::Whole(text) => text.clone(),
-            Text::Parts(parts) => parts.iter().map(|(text, times)| text.repeat(*times)).collect(),
-        }
-    }
-}
 
 /// How a command ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -250,9 +228,7 @@ fn hostile_commands_leave_nothing() {
         .zip(&seen)
         .filter(|(_, (seen, _))| matches!(seen, Seen::Left(_)))
         .filter(|(case, _)| !NEW_REPOSITORIES.contains(&case.text().as_str()))
-        .map(|(case, (seen, _))| {
-            format!("{}: {seen:?}", case.text().escape_debug().take(120).collect::<String>())
-        })
+        .map(|(case, (seen, _))| format!("{}: {seen:?}", case.shown()))
         .collect();
     assert!(left.is_empty(), "{} of {}: {left:#?}", left.len(), chosen.len());
     // The control, and a sign that they ran at all.

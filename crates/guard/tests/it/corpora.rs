@@ -3,6 +3,7 @@
 //! Both were written before there was anything to judge them. Here each row shows what it is: a way
 //! around does harm where anything runs it, a plain read does none.
 
+mod case;
 mod fixture;
 mod mutate;
 mod oracle;
@@ -10,10 +11,10 @@ mod oracle;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant, SystemTime};
 
+use case::Case;
 use mutate::{Mutator, Numbers};
 use oracle::{Copy, Ground, Oracle, Ran};
 pub(crate) use oracle::{analysed, guarded};
-use serde::Deserialize;
 use sinew_tool::{Analysis, CommandLine, FileSettings, Plain, Shell};
 
 use crate::tree::{rounds, skipped};
@@ -22,41 +23,6 @@ use crate::tree::{rounds, skipped};
 const FEWEST: usize = 10;
 /// How many commands run at once.
 const N_THREADS: usize = 4;
-
-/// One row of a corpus.
-#[derive(Debug, Deserialize)]
-struct Case {
-    /// What the way around uses.
-    #[serde(default)]
-    class: String,
-    /// A script that lays out what the command needs.
-    #[serde(default)]
-    setup: String,
-    command: Text,
-}
-
-/// A command, or its parts and how often each stands there.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Text {
-    Whole(String),
-    Parts(Vec<(String, usize)>),
-}
-
-impl Case {
-    fn text(&self) -> String {
-        match &self.command {
-            Text::Whole(text) => text.clone(),
-            Text::Parts(parts) => parts.iter().map(|(text, times)| text.repeat(*times)).collect(),
-        }
-    }
-
-    /// Returns the command as it is shown, on one line and not too long.
-    fn shown(&self) -> String {
-        let shown: String = self.text().escape_debug().take(100).collect();
-        format!("{}: {shown}", self.class)
-    }
-}
 
 fn corpus(text: &str) -> Vec<Case> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -174,7 +174,7 @@ async fn ask(
     if runtime.broker.approvers(&session, &asked_for).is_empty() {
         let denied = || match call.wants_person() {
             true => no_person(call),
-            false => unanswered(ruling, "nobody can be asked here"),
+            false => unanswered(ruling, "no approver is connected"),
         };
         return Err(call.outside_denied().unwrap_or_else(denied));
     }
@@ -211,7 +211,7 @@ async fn ask(
             ),
         )),
         // An approver may have seen the question, so its answer is unknown.
-        Answer::Gone => Err(unanswered(ruling, "whoever was asked gave no answer")),
+        Answer::Gone => Err(unanswered(ruling, "no approver answered")),
     }
 }
 
@@ -441,7 +441,7 @@ fn no_person(call: &sinew_guard::Judged) -> ToolError {
     let why = &call.ruling().why;
     ToolError::new(
         Kind::ApprovalDenied,
-        format!("this call needs approval by a person ({why}), and nobody can be asked here"),
+        format!("this call needs approval by a person ({why}), and no approver is connected"),
     )
     .hint(hint)
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Re
         if can_ask && !is_sure {
             terminal = Some(Terminal::default());
         } else if !is_sure {
-            screen::say("nobody can be asked here; `--yes` restores unasked");
+            screen::say("no terminal to ask at; `--yes` restores unasked");
             return Ok(ExitCode::from(3));
         }
     }

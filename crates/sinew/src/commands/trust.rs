@@ -89,7 +89,7 @@ pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     if !args.yes && !terminal::is_attended() {
-        bail!("nobody can be asked here; look at it, and say `--yes` if you trust it");
+        bail!("no terminal to ask at; look at it, and say `--yes` if you trust it");
     }
     if !args.yes && !terminal::confirms("Trust this as it is now? [y/N] ")? {
         screen::errors().write_all(b"nothing is trusted\n")?;
