@@ -7,7 +7,8 @@ use std::time::Duration;
 use sinew_guard::checkpoints::Larger;
 use sinew_guard::{
     Activate, AskCommands, CheckpointSettings, CommandPolicy, HttpAddress, LedgerSync, OnFailure,
-    ProcessLimits, Profile, Resolver, Retention, Rules, SandboxLevel, WebSettings, can_be_granted,
+    ProcessLimits, Profile, Resolver, Retention, Rules, SandboxLevel, UsageLimits, WebSettings,
+    can_be_granted,
 };
 use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, OutsidePaths, Sync, call_id};
@@ -79,6 +80,8 @@ pub struct RunSettings {
     pub activate: Vec<Activate>,
     /// The resource limits of each process.
     pub limits: ProcessLimits,
+    /// The limits of all processes of a command together.
+    pub usage: UsageLimits,
 }
 
 /// The metrics file and its interval.
@@ -364,11 +367,23 @@ fn activate(run: &RunOptions) -> Result<Vec<Activate>, ConfigError> {
     named.filter_map(|name| word("run.activate", Some(name), &kinds).transpose()).collect()
 }
 
+fn mib(n: u64) -> u64 {
+    n.saturating_mul(1 << 20)
+}
+
+fn usage(run: &RunOptions) -> UsageLimits {
+    let standard = UsageLimits::default();
+    UsageLimits {
+        memory_bytes: run.max_command_memory_mib.map(mib).or(standard.memory_bytes),
+        min_free_disk_bytes: run.min_free_disk_mib.map_or(standard.min_free_disk_bytes, mib),
+    }
+}
+
 fn limits(run: &RunOptions) -> Result<ProcessLimits, ConfigError> {
-    let mib = |n: u64| n.saturating_mul(1 << 20);
     for (key, value) in [
         ("max_cpu_s", run.max_cpu_s),
         ("max_memory_mib", run.max_memory_mib),
+        ("max_command_memory_mib", run.max_command_memory_mib),
         ("max_file_mib", run.max_file_mib),
         ("max_open_files", run.max_open_files),
     ] {
@@ -426,6 +441,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
     let managed = options.managed.as_ref();
     let limits = limits(&run)?;
     let activate = activate(&run)?;
+    let usage = usage(&run);
     Ok(RunSettings {
         levels,
         ask,
@@ -439,6 +455,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
         max_background: run.max_background.unwrap_or(16),
         max_processes,
         limits,
+        usage,
         activate,
     })
 }
@@ -677,6 +694,7 @@ mod tests {
             ("[tools.exec]\ntimeout = 301", "`tools.exec.timeout`"),
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
             ("[run]\nmax_memory_mib = 0", "`run.max_memory_mib`"),
+            ("[run]\nmax_command_memory_mib = 0", "`run.max_command_memory_mib`"),
             ("[run]\nactivate = [\"conda\"]", "`run.activate`"),
             ("[[hooks]]\nevent = \"never\"\ncommand = [\"x\"]", "`hooks[0].event`"),
             ("[[hooks.stop]]\ncommand = \"\"", "`hooks[0].command`"),

@@ -75,7 +75,7 @@ pub use sinew_sandbox::streams::{BlockingFile, Streams, standard_streams};
 pub use sinew_sandbox::{
     Activate, AskCommands, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
     OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, RunningServer, SandboxLevel,
-    ServerProcess, ServerProgram, Shortfall, TrustedPrograms, Unrunnable, UserContext,
+    ServerProcess, ServerProgram, Shortfall, TrustedPrograms, Unrunnable, UsageLimits, UserContext,
     close_process, environment,
 };
 pub use sinew_shell::command_pattern::CommandPattern;

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::stat;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, chdir, ioctl_tiocsctty, pidfd_send_signal, set_parent_process_death_signal,
+    Pid, Signal, chdir, ioctl_tiocsctty, nice, pidfd_send_signal, set_parent_process_death_signal,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
@@ -30,6 +30,9 @@ use sinew_fs::stat::identity_of;
 /// The `oom_score_adj` of commands, in thousandths of memory: proc_pid_oom_score_adj(5).
 const OOM_SCORE_ADJ: i32 = 500;
 
+/// How much nicer commands are than sinew: programs that a person waits for come first.
+const NICENESS: i32 = 5;
+
 /// What a supervisor must know of a spawn request.
 pub(super) struct SupervisorRequest {
     /// The socket to sinew.
@@ -41,6 +44,8 @@ pub(super) struct SupervisorRequest {
     pub(super) granted: Vec<String>,
     /// Whether the command may change only what can be kept for undo.
     pub(super) must_undo: bool,
+    /// The least free space on each disk of the sandbox, in bytes.
+    pub(super) floors: Vec<u64>,
 }
 
 /// An exec child that took a request, seen from its supervisor.
@@ -130,13 +135,14 @@ pub(super) fn start_next(
         let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
-            Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal } => {
+            Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal, floors } => {
                 started.ordered = handle.map(|line| SupervisorRequest {
                     line,
                     timeout: timeout_ms.map(Duration::from_millis),
                     grace: Duration::from_millis(grace_ms),
                     granted,
                     must_undo,
+                    floors,
                 });
                 started.terminal = handles.by_ref().take(usize::from(has_terminal)).next();
                 started.undo = handles.next().zip(handles.next());
@@ -189,9 +195,11 @@ fn become_command(
     let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).chain(undo_handles).collect();
     let (timeout_ms, grace_ms) = (order.timeout_ms, order.grace_ms);
     let (granted, must_undo) = (order.granted.clone(), order.must_undo);
+    // The command must not change what is free before that is known.
+    let floors = sandbox.floors();
     wire::send(
         supervisor,
-        &Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal },
+        &Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal, floors },
         &handles,
     )?;
     drop(handles);
@@ -239,6 +247,9 @@ fn start(
         true => ioctl_tiocsctty(rustix::stdio::stdin()),
         false => Ok(()),
     });
+    if sandbox.lowers_priority() {
+        let _ = nice(NICENESS);
+    }
     match placed {
         Ok(()) => (Refusal::Program, spawn::execute(program, sandbox.limits())),
         Err(errno) => (Refusal::Containment, errno.into()),

@@ -47,6 +47,7 @@ mod unasked;
 mod undo;
 mod unseen;
 mod urgency;
+mod usage;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
@@ -90,6 +91,7 @@ pub use spawn::bear_limits;
 pub use standard::UserContext;
 pub use unasked::{AskCommands, NotProven};
 pub use undo::{CommandUndo, KeepsChanges};
+pub use usage::UsageLimits;
 
 /// The argument that makes a program the helper.
 const HELPER: &str = "--sinew-helper";
@@ -388,6 +390,7 @@ impl Commands {
             links: links.collect(),
             n_more_links: found.n_more_links,
             n_unseen_links: found.n_unseen_links,
+            exhausted: found.exhausted.map(|exhausted| refusal::exhausted(&exhausted)),
             changes: None,
         }
     }
@@ -528,6 +531,7 @@ impl Commands {
             network,
             limits: settings.limits.of_system(),
             max_processes: settings.max_processes,
+            usage: Some(settings.usage),
             trusted: false,
             keeps_changes: false,
             kept_at: self.writable.clone(),

@@ -401,6 +401,7 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
         network: true,
         limits: vec![(libc::RLIMIT_CORE, 0)],
         max_processes: MAX_PROCESSES,
+        usage: None,
         trusted: true,
         keeps_changes: false,
         kept_at: Vec::new(),

@@ -6,7 +6,6 @@
 //!
 //! Only lists are read, never the state of a process. That read waits for locks, whose holder gets little of
 //! a processor under a fork bomb.
-//! holds them gets little of a processor that a fork bomb uses up.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::fs::{self, File};
@@ -27,6 +26,8 @@ const PREPARED_BYTES: usize = 65_536;
 const MAX_GENERATIONS: u32 = 16;
 /// How many processes of one list are held at once: each needs an fd.
 const AT_ONCE: usize = 32;
+/// How long the processes below may be listed to look at them.
+const PASS: Duration = Duration::from_millis(50);
 /// The pause between two passes.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -87,6 +88,22 @@ impl ProcessTree {
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Returns the processes below this one, as far as they are listed.
+    pub(super) fn below(&mut self) -> Vec<Pid> {
+        let until = Instant::now() + PASS;
+        let pass = Pass { signals: &[], of_all_threads: true, until };
+        let mut all = Vec::new();
+        if let Some(threads) = &self.threads {
+            let _ = append_children(threads, &mut self.list, &mut all);
+        }
+        let mut n_seen = 0;
+        while let Some(parent) = all.get(n_seen).copied().filter(|_| !pass.is_over()) {
+            n_seen += 1;
+            all.extend(self.children(parent, &pass));
+        }
+        all
     }
 
     /// Signals each child of this process, then its descendants; returns whether a child still ran or the

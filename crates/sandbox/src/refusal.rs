@@ -5,6 +5,7 @@ use std::path::Path;
 use sinew_fs::undo_log::UnkeptReason;
 use sinew_tool::{Need, Refused, line_name};
 
+use super::usage::Exhausted;
 use super::{quoted, wire};
 
 /// Returns a refusal in words.
@@ -79,6 +80,29 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             ..base
         },
     }
+}
+
+/// Returns what a command used too much of, in words.
+pub(super) fn exhausted(exhausted: &Exhausted) -> String {
+    match exhausted {
+        Exhausted::Memory(held, at_most) => format!(
+            "its processes held {} of memory, and {} is the most for a command (run.max_command_memory_mib)",
+            size(*held),
+            size(*at_most)
+        ),
+        Exhausted::Disk(dir, left, floor) => format!(
+            "{} were left free on the disk of {}, and a command must leave {} (run.min_free_disk_mib)",
+            size(*left),
+            line_name(dir),
+            size(*floor)
+        ),
+    }
+}
+
+/// Returns a number of bytes in MiB, or in GiB where it is large.
+fn size(bytes: u64) -> String {
+    let mib = bytes >> 20;
+    if mib < 10 << 10 { format!("{mib} MiB") } else { format!("{} GiB", mib >> 10) }
 }
 
 /// Returns the root that would hold a path.

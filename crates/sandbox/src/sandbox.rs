@@ -11,7 +11,7 @@ mod ruleset;
 use std::io;
 use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
@@ -33,6 +33,7 @@ use super::notify_handler::{
 use super::process_tree;
 use super::sandbox_level::{SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
+use super::usage::{self, Usage, UsageLimits};
 use super::wire::{JoinHandles, Outside, Policy};
 use crate::spawn::{self, Confinement, Limit, Own};
 use extra::HeldExtra;
@@ -70,6 +71,9 @@ pub(super) struct Sandbox {
     /// The cgroup of the session, if commands need one for a limit or a kill.
     cgroup: Option<SessionCgroup>,
     max_processes: u64,
+    usage: Option<UsageLimits>,
+    /// The directories whose free space counts.
+    disks: Vec<PathBuf>,
     /// By what other sessions can join this one, until sinew has it.
     joinable: Option<JoinHandles>,
 }
@@ -97,6 +101,8 @@ impl Sandbox {
             kill_scope: KillScope::ProcessTree,
             cgroup: None,
             max_processes: policy.max_processes,
+            usage: policy.usage,
+            disks: disks(policy),
             joinable: None,
         };
         // The namespaces of a session have no writable cgroup file system.
@@ -312,6 +318,21 @@ impl Sandbox {
         self.cgroup.iter().for_each(SessionCgroup::remove);
     }
 
+    /// Returns whether commands get a lower priority: those of a model, not the user's own programs.
+    pub(super) fn lowers_priority(&self) -> bool {
+        self.usage.is_some()
+    }
+
+    /// Returns the least free space that the next command must leave on each disk.
+    pub(super) fn floors(&self) -> Vec<u64> {
+        self.usage.map(|limits| usage::floors(limits, &self.disks)).unwrap_or_default()
+    }
+
+    /// Begins to look at what a command uses, where it has limits.
+    pub(super) fn begin_usage(&self, floors: Vec<u64>) -> Option<Usage<'_>> {
+        self.usage.map(|limits| Usage::begin(limits, (&self.disks, floors)))
+    }
+
     /// Returns the resource limits of commands.
     pub(super) fn limits(&self) -> &[Limit] {
         &self.limits
@@ -365,6 +386,16 @@ impl Sandbox {
         }
         Ok(urgency)
     }
+}
+
+/// Returns directories in all file systems that commands fill: the roots, extra paths, and that of temporary files.
+fn disks(policy: &Policy) -> Vec<PathBuf> {
+    let temporary = match policy.level {
+        SandboxLevel::Landlock | SandboxLevel::None => policy.scratch.clone(),
+        SandboxLevel::Namespaces | SandboxLevel::Bubblewrap => PathBuf::from("/tmp"),
+    };
+    let extra = policy.extra.iter().filter(|extra| extra.is_writable).map(|extra| &extra.path);
+    policy.writable.iter().chain(extra).cloned().chain([temporary]).collect()
 }
 
 /// Drops every capability for ever. Programs executed later gain none, since commands may not gain rights.

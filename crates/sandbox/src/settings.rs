@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::{Activate, AskCommands, Helper, SandboxLevel};
+use super::{Activate, AskCommands, Helper, SandboxLevel, UsageLimits};
 
 /// How commands are run.
 #[derive(Debug, Clone)]
@@ -51,6 +51,8 @@ pub struct CommandSettings {
     pub max_processes: u64,
     /// What each process may use.
     pub limits: ProcessLimits,
+    /// What all processes of a command may use together.
+    pub usage: UsageLimits,
     /// Called once if commands run uncontained although containment was requested.
     pub warn: Option<fn(&str)>,
 }
@@ -80,6 +82,7 @@ impl Default for CommandSettings {
             max_background: 4,
             max_processes: 512,
             limits: ProcessLimits::default(),
+            usage: UsageLimits::default(),
             warn: None,
         }
     }

@@ -27,7 +27,8 @@ use super::kill_scope::Killer;
 use super::notify_handler::{NotifyHandler, UndoHandles};
 use super::sandbox::Sandbox;
 use super::urgency::Urgency;
-use super::wire::{self, Command, End, Refusal, Report, SpawnRequest};
+use super::usage::{Exhausted, Usage};
+use super::wire::{self, Command, End, Findings, Refusal, Report, SpawnRequest};
 use crate::spawn;
 
 /// The size of a signal read from a signalfd, signalfd(2).
@@ -143,7 +144,8 @@ fn serve_next(
             exec_child::start_next(session, notifier, (killer, oom), sandbox)
         })?;
     let Started { pid, handle, calls, ordered, terminal, undo, failure } = started;
-    let Some(SupervisorRequest { line, timeout, grace, granted, must_undo }) = ordered else {
+    let Some(SupervisorRequest { line, timeout, grace, granted, must_undo, floors }) = ordered
+    else {
         let rest = end_the_rest(killer, urgency, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
@@ -155,15 +157,27 @@ fn serve_next(
         NotifyHandler::begin(calls, Arc::clone(means), terminal, granted, undo)
     });
     // If sinew has closed the socket, the first poll shows it.
-    let mut watch =
-        Watch { line: &line, pid, handle: &handle, children, timeout, grace, killer, urgency };
-    let CommandEnd { end, was_told, out_of_time } = watch.until_the_end();
+    let usage = sandbox.begin_usage(floors);
+    let mut watch = Watch {
+        line: &line,
+        pid,
+        handle: &handle,
+        children,
+        timeout,
+        grace,
+        killer,
+        urgency,
+        usage,
+    };
+    let CommandEnd { end, was_told, out_of_time, exhausted } = watch.until_the_end();
     let rest = end_the_rest(killer, urgency, Some(pid));
     urgency.lower();
+    let was_stopped = out_of_time || exhausted.is_some();
     let report = match failure {
         Some((refusal, number)) => Report::Failed(refusal, number),
         None => {
             let findings = handler.as_ref().map(NotifyHandler::findings).unwrap_or_default();
+            let findings = Findings { exhausted, ..findings };
             let cwd = where_it_was();
             let Rest { n_killed: n_left, is_left, .. } = rest;
             Report::Ended { end, out_of_time, n_left, is_left, cwd, findings }
@@ -176,7 +190,7 @@ fn serve_next(
     let has_ended = handler.as_mut().is_none_or(NotifyHandler::has_ended);
     Ok(match rest {
         Rest { is_left: true, .. } => Served::Left,
-        Rest { had_to_kill: false, .. } if has_ended && !was_told && !out_of_time => Served::Alone,
+        Rest { had_to_kill: false, .. } if has_ended && !was_told && !was_stopped => Served::Alone,
         _ => Served::Done,
     })
 }
@@ -215,6 +229,7 @@ struct Watch<'a> {
     grace: Duration,
     killer: &'a mut Killer,
     urgency: &'a mut Urgency,
+    usage: Option<Usage<'a>>,
 }
 
 /// How a watched command ended.
@@ -223,6 +238,7 @@ struct CommandEnd {
     /// Whether sinew asked it to.
     was_told: bool,
     out_of_time: bool,
+    exhausted: Option<Exhausted>,
 }
 
 impl Watch<'_> {
@@ -235,6 +251,7 @@ impl Watch<'_> {
         let mut out_of_time = false;
         let mut listening = true;
         let mut was_told = false;
+        let mut exhausted = None;
         let mut max_reaped = FIRST_ORPHANS;
         let mut pauses = false;
         let mut must_hold_back = false;
@@ -247,7 +264,8 @@ impl Watch<'_> {
                 Urgency::Fixed | Urgency::Raised if pauses => PAUSE,
                 Urgency::Fixed | Urgency::Raised => REAP,
             };
-            let time = until_next.map_or(wait, |time| time.min(wait));
+            let until_look = self.usage.as_ref().map_or(wait, Usage::due_in);
+            let time = until_next.map_or(wait, |time| time.min(wait)).min(until_look);
             let awake_at = Instant::now() + time;
             let told = self.sleep(time, listening, !pauses && !must_hold_back);
             // A supervisor that has used up its share of a processor wakes late.
@@ -259,6 +277,10 @@ impl Watch<'_> {
                 must_hold_back = self.killer.terminate();
                 kill_at.get_or_insert(Instant::now() + self.grace);
             }
+            if let Some(much) = self.usage.as_mut().and_then(Usage::look) {
+                (exhausted, self.usage) = (Some(much), None);
+                kill_at = Some(Instant::now());
+            }
             if kill_at.is_some_and(|at| at <= Instant::now()) {
                 must_hold_back = self.killer.kill(Some(self.pid));
                 kill_at =
@@ -266,13 +288,15 @@ impl Watch<'_> {
                 give_up_at.get_or_insert(Instant::now() + GONE);
             }
             match self.reap(if must_hold_back { 0 } else { max_reaped }) {
-                Reaped::Command(end) => return CommandEnd { end, was_told, out_of_time },
+                Reaped::Command(end) => {
+                    return CommandEnd { end, was_told, out_of_time, exhausted };
+                }
                 Reaped::None => pauses = false,
                 Reaped::Some => pauses = true,
             }
             if give_up_at.is_some_and(|at| at <= Instant::now()) {
                 let end = End::Signal(Signal::KILL.as_raw());
-                return CommandEnd { end, was_told, out_of_time };
+                return CommandEnd { end, was_told, out_of_time, exhausted };
             }
             was_told |= told;
             if told {

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::sandbox_level::{SandboxLevel, Shortfall};
+use super::usage::{Exhausted, UsageLimits};
 use sinew_fs::undo_log::UnkeptReason;
 use sinew_policy::command_rules::CommandRules;
 
@@ -58,6 +59,8 @@ pub(super) struct Policy {
     pub(super) limits: Vec<(u32, u64)>,
     /// The most processes of one command, where a limit is possible.
     pub(super) max_processes: u64,
+    /// What all processes of a command may use together, where that is looked at.
+    pub(super) usage: Option<UsageLimits>,
     /// Whether commands are trusted not to multiply: the user's own programs get no cgroup.
     pub(super) trusted: bool,
     /// Whether the changes of commands are kept. Then [`Outside`] follows.
@@ -227,6 +230,8 @@ pub(super) struct Findings {
     pub(super) n_unseen_links: u32,
     /// Whether the undo log has all that it changed.
     pub(super) has_all_changes: bool,
+    /// Why its supervisor ended it, if it used too much.
+    pub(super) exhausted: Option<Exhausted>,
 }
 
 /// An access that was refused to a command.
@@ -295,6 +300,8 @@ pub(super) enum Notice {
         granted: Vec<String>,
         must_undo: bool,
         has_terminal: bool,
+        /// The least free space on each disk of the sandbox, in bytes.
+        floors: Vec<u64>,
     },
     /// It could not become the command.
     Failed(Refusal, i32),

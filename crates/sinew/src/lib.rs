@@ -100,8 +100,8 @@ pub use sinew_guard::{
     AskCommands, CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper,
     JournalSettings, KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms,
     ProcessLimits, Profile, Recorded, Redactor, Resolver, Retention, Rules, SandboxLevel,
-    Shortfall, SqliteLedger, StateDir, TrustedPrograms, UserContext, close_process, environment,
-    helper_main,
+    Shortfall, SqliteLedger, StateDir, TrustedPrograms, UsageLimits, UserContext, close_process,
+    environment, helper_main,
 };
 #[cfg(feature = "cli")]
 pub use sinew_mcp::{

@@ -615,6 +615,11 @@ const BEGIN: &[&str] = &[
 ];
 const LIMITS: &[&str] =
     &["--approvals", "allow", "call", "Bash", r#"{"command": "tr -s ' ' </proc/self/limits"}"#];
+const HOLD: &[&str] = &[
+    "call",
+    "Bash",
+    r#"{"command": "perl -e '$x = \"x\" x (200 << 20); sleep 1; print \"held it\"'"}"#,
+];
 const NEEDS: &[&str] =
     &["call", "Bash", r#"{"command": "true", "needs": ["unsandboxed"], "why": "to try"}"#];
 const TOUCH_UNASKED: &[&str] = &["call", "Bash", r#"{"command": "touch made"}"#];
@@ -747,6 +752,15 @@ const KEYS: &[Row] = &[
         "",
         Seen::Shows("file size 1048576 ", "file size 17179869184 "),
     ),
+    (
+        "run.max_command_memory_mib",
+        "100",
+        HOLD,
+        "",
+        Seen::Shows("the command was ended: its processes held", "held it"),
+    ),
+    // A floor takes a disk of its own, so it is tried where there is one.
+    ("run.min_free_disk_mib", "9", SHOW, "", Seen::Resolved("run.min_free_disk_mib = 9")),
     ("run.max_open_files", "99", LIMITS, "", Seen::Shows("open files 99 ", "")),
     (
         "run.max_background",

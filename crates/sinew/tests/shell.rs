@@ -155,18 +155,21 @@ fn a_session_goes_on_from_call_to_call() {
     assert!(text(&read).contains("15000→15000"), "{read}");
 }
 
-/// A removed working directory once kept every later command of the session from starting.
 #[test]
-fn out_of_memory_ends_commands_first() {
+fn commands_come_after_what_a_person_waits_for() {
     let home = Home::new();
     let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
     let own: i32 = own.trim().parse().unwrap();
-    let command = json!({ "command": "cat /proc/self/oom_score_adj" }).to_string();
+    let nicer = std::process::Command::new("nice").output().unwrap().stdout;
+    let nicer: i32 = String::from_utf8(nicer).unwrap().trim().parse().unwrap();
+    let command = json!({ "command": "cat /proc/self/oom_score_adj; nice" }).to_string();
     let (code, out, err) = home.run(&["--approvals", "allow", "call", "Bash", &command]);
-    let told = out.lines().next().unwrap_or_default();
-    assert_eq!((code, told), (0, own.max(500).to_string().as_str()), "{err}");
+    let told: Vec<_> = out.lines().take(2).collect();
+    let expected = [own.max(500).to_string(), (nicer + 5).min(19).to_string()];
+    assert_eq!((code, told), (0, expected.iter().map(String::as_str).collect()), "{err}");
 }
 
+/// A removed working directory once kept every later command of the session from starting.
 #[test]
 fn removed_working_directory_gives_way_to_the_one_above() {
     let home = Home::new();

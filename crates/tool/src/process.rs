@@ -309,6 +309,8 @@ pub struct SandboxFindings {
     pub n_more_links: u32,
     /// The number of new symlinks that were too many to look at.
     pub n_unseen_links: u32,
+    /// What all its processes together used too much of, so that it was ended.
+    pub exhausted: Option<String>,
     /// What it changed in the roots, where that is kept.
     pub changes: Option<CommandChanges>,
 }

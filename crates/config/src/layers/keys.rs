@@ -108,6 +108,8 @@ pub(super) const KEYS: &[Key] = &[
     key("run.max_processes", Unordered),
     key("run.max_cpu_s", Unordered),
     key("run.max_memory_mib", Unordered),
+    key("run.max_command_memory_mib", Unordered),
+    key("run.min_free_disk_mib", Unordered),
     key("run.max_file_mib", Unordered),
     key("run.max_open_files", Unordered),
     key("tools.fs.workspace_root", Unordered),

@@ -59,6 +59,15 @@ pub struct RunOptions {
     /// The memory of its own that each process may write, in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_memory_mib: Option<u64>,
+    /// The memory that all processes of a command may hold together, in MiB: a command that holds more is ended. Looked at
+    /// up to four times a second; by default seven eighths of the memory of the machine or container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_command_memory_mib: Option<u64>,
+    /// The free space below which a running command is ended, in MiB, on the disks of the roots and of temporary files; 0
+    /// for no such floor. Where less than twice that is free at its start, half of what is free then. Disks of other
+    /// machines do not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_free_disk_mib: Option<u64>,
     /// The size of a file that a process writes, in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_file_mib: Option<u64>,

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
-use sinew_guard::{Helper, SandboxLevel};
+use sinew_guard::{Helper, SandboxLevel, UsageLimits};
 use sinew_tool::{
     Cancel, Command, CommandLine, Exit, Finished, Kind, Moved, RunOptions, Shell, World,
 };
@@ -76,6 +76,17 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
             },
         )
     }));
+    let usage: [(&str, fn(&Helper, SandboxLevel) -> Result<(), Failed>); 2] =
+        [("memory of all processes is bounded", memory), ("a disk keeps a floor", floor)];
+    for (name, case) in usage {
+        trials.extend(SandboxLevel::ALL.map(|level| {
+            let helper = helper.clone();
+            Trial::test(format!("call: {name} on {level}"), move || {
+                let _turn = beside_others();
+                if works(&helper, level) { case(&helper, level) } else { Ok(()) }
+            })
+        }));
+    }
     let helper = helper.clone();
     trials.push(Trial::test("call: no command runs that path globs do not hold for", move || {
         not_judged(&helper)
@@ -403,7 +414,7 @@ fn one_after_another(place: &Place) -> Result<(), Failed> {
 
 /// The disk is full of a command's files, or of its stored output.
 fn full_disk(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
-    let Some(place) = Place::small(helper, level, "2m") else {
+    let Some(place) = Place::small(helper, level, "2m", 0) else {
         println!("SKIPPED: mounting is not permitted here, so no disk is full");
         return Ok(());
     };
@@ -415,6 +426,45 @@ fn full_disk(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
     let left = fs::read_dir(place.root.join(".sinew/tool-output")).map_or(0, Iterator::count);
     that(left == 0, || format!("{left} stored outputs are not whole"))?;
     that(place.sh("echo on >file; cat file").exit == Exit::Code(0), || String::from("the next"))
+}
+
+/// Ends a command whose processes hold too much together, though none holds that alone, and leaves others.
+fn memory(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
+    const HOLD: &str =
+        "for n in 1 2 3 4; do perl -e '$x = \"x\" x (32 << 20); sleep 2' & done; wait; echo all";
+    for (mib, is_ended) in [(100, true), (400, false)] {
+        let usage = UsageLimits { memory_bytes: Some(mib << 20), ..UsageLimits::default() };
+        let done = Place::limited(helper, level, usage).sh(HOLD);
+        let output = String::from_utf8_lossy(&done.merged.head).into_owned();
+        let told = format!("{:?} {:?} {output}", done.exit, done.findings.exhausted);
+        that(output.contains("all") != is_ended, || told.clone())?;
+        that((done.exit == Exit::Signal(9)) == is_ended, || told.clone())?;
+        let words = done.findings.exhausted.unwrap_or_default();
+        that(words.contains("100 MiB is the most for a command") == is_ended, || told)?;
+    }
+    Ok(())
+}
+
+/// Ends a command before it fills a disk.
+fn floor(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
+    const FILL: &str =
+        "head -c 24M /dev/zero >big; sleep 1; echo on; head -c 24M /dev/zero >more; echo $?";
+    for (floor, is_ended) in [(16 << 20, true), (0, false)] {
+        let Some(place) = Place::small(helper, level, "32m", floor) else {
+            println!("SKIPPED: mounting is not permitted here, so no disk has a floor");
+            return Ok(());
+        };
+        let done = place.sh(FILL);
+        let output = String::from_utf8_lossy(&done.merged.head).into_owned();
+        let told = format!("{:?} {:?} {output}", done.exit, done.findings.exhausted);
+        that(output.contains("No space left") != is_ended, || told.clone())?;
+        let words = done.findings.exhausted.unwrap_or_default();
+        that(words.contains("a command must leave 16 MiB") == is_ended, || told)?;
+        that(place.sh("rm -f big more; echo on >file").exit == Exit::Code(0), || {
+            String::from("the next")
+        })?;
+    }
+    Ok(())
 }
 
 /// They would have opened what the globs deny.

@@ -462,6 +462,14 @@ processor, even if the key says more. That takes `CAP_SYS_NICE` or `RLIMIT_RTPRI
 containers and, as root too, the levels namespaces and bubblewrap do not have. Bounds by `RLIMIT_NPROC` are counted
 from the processes that the user has when the session starts, and all later ones of the user share them.
 
+A command that uses too much is ended, and the reply says of what. Its processes together hold at most
+`run.max_command_memory_mib` of memory, by default seven eighths of that of the machine or container: their own pages
+and their part of shared ones, swapped out or not, but neither files of `/dev/shm` that none has mapped nor cached files. And it leaves
+`run.min_free_disk_mib` (512 MiB) free on the disks of the roots and of temporary files. The supervisor looks four
+times a second, and more often at a command that holds half of its bound, so a quick one may pass a bound for a
+moment. Disks of other machines (NFS, SMB, FUSE and the like) do not count, since they may not answer. Commands run with a niceness 5 above that of sinew
+and, when memory runs out, are ended before it (`oom_score_adj` 500).
+
 Unix sockets: a command connects only to those with a path that a process of the same session bound, whatever
 they are called now; elsewhere it is told that the connection was refused. Unix datagram sockets, pairs too,
 cannot be made. Sockets without a path (abstract ones) connect within one command only.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sinew_guard::{
     Activate, AskCommands, Case, CheckpointSettings, Checkpoints, CommandSettings, Guard,
-    GuardSettings, Helper, ProcessLimits, Profile, Rules, SandboxLevel, environment,
+    GuardSettings, Helper, ProcessLimits, Profile, Rules, SandboxLevel, UsageLimits, environment,
 };
 use sinew_tool::sync::{lock, read, write};
 use sinew_tool::{
@@ -51,7 +51,7 @@ impl Place {
 
     /// Makes a root whose commands have no checkpoints.
     pub(crate) fn keeping_nothing(helper: &Helper, level: SandboxLevel) -> Self {
-        Self::made(helper, &[level], |_| FileSettings::default(), false)
+        Self::made(helper, &[level], |_| FileSettings::default(), (false, UsageLimits::default()))
     }
 
     /// Makes the same with a path glob, so that every file is judged that commands open.
@@ -67,18 +67,30 @@ impl Place {
         })
     }
 
+    /// Makes a root whose commands may use so much.
+    pub(crate) fn limited(helper: &Helper, level: SandboxLevel, usage: UsageLimits) -> Self {
+        Self::made(helper, &[level], |_| FileSettings::default(), (true, usage))
+    }
+
     /// Makes a root on a disk of its own that holds so much; nothing where the user may mount none.
-    pub(crate) fn small(helper: &Helper, level: SandboxLevel, size: &str) -> Option<Self> {
+    pub(crate) fn small(
+        helper: &Helper,
+        level: SandboxLevel,
+        size: &str,
+        min_free_disk_bytes: u64,
+    ) -> Option<Self> {
+        let usage = UsageLimits { min_free_disk_bytes, ..UsageLimits::default() };
         let mounted = |root: &Path| {
             let options = format!("size={size},mode=0755");
             let mount = ["-t", "tmpfs", "-o", &options, "tmpfs"];
             process::Command::new("mount").args(mount).arg(root).stderr(Stdio::null()).status()
         };
         let is_mounted = Cell::new(false);
-        let mut place = Self::with(helper, &[level], |root| {
+        let files = |root: &Path| {
             is_mounted.set(mounted(root).is_ok_and(|status| status.success()));
             FileSettings::default()
-        });
+        };
+        let mut place = Self::made(helper, &[level], files, (true, usage));
         place.is_mounted = is_mounted.get();
         place.is_mounted.then_some(place)
     }
@@ -103,14 +115,14 @@ impl Place {
         levels: &[SandboxLevel],
         files: impl Fn(&Path) -> FileSettings,
     ) -> Self {
-        Self::made(helper, levels, files, true)
+        Self::made(helper, levels, files, (true, UsageLimits::default()))
     }
 
     fn made(
         helper: &Helper,
         levels: &[SandboxLevel],
         files: impl Fn(&Path) -> FileSettings,
-        keeps_changes: bool,
+        (keeps_changes, usage): (bool, UsageLimits),
     ) -> Self {
         let top = new_directory().expect("a directory");
         let (root, outside) = (top.join("root"), top.join("outside"));
@@ -146,6 +158,7 @@ impl Place {
             max_background: 4,
             max_processes: 512,
             limits: ProcessLimits { file_bytes: Some(64 << 20), ..ProcessLimits::default() },
+            usage,
             ask: AskCommands::Always,
             homes: Vec::new(),
             warn: None,

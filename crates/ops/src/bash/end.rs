@@ -284,7 +284,9 @@ pub fn refused(findings: &SandboxFindings) -> Vec<String> {
         format!("[the sandbox refused to {deed} {what}{times}: {why}; to allow it: {grant}]")
     };
     let mut left = MAX_REFUSALS;
-    let mut lines: Vec<String> = Vec::new();
+    let exhausted = findings.exhausted.iter().map(|why| format!("[the command was ended: {why}]"));
+    let mut lines: Vec<String> = exhausted.collect();
+    let n_before = lines.len();
     for refused in &findings.listed {
         let line = words(refused);
         match left.checked_sub(line.len()) {
@@ -293,11 +295,12 @@ pub fn refused(findings: &SandboxFindings) -> Vec<String> {
         }
         lines.push(line);
     }
-    let n_unlisted = findings.listed.len() - lines.len();
-    let unlisted = findings.listed.iter().skip(lines.len()).map(|refused| refused.times);
+    let n_listed = lines.len() - n_before;
+    let n_unlisted = findings.listed.len() - n_listed;
+    let unlisted = findings.listed.iter().skip(n_listed).map(|refused| refused.times);
     let n_more = unlisted.fold(findings.n_more, u32::saturating_add);
     if 0 < n_more {
-        let others = if lines.is_empty() && n_unlisted != 0 { "" } else { " more" };
+        let others = if n_listed == 0 && n_unlisted != 0 { "" } else { " more" };
         let calls = if n_more == 1 { "call" } else { "calls" };
         lines.push(format!("[the sandbox refused {n_more}{others} {calls} of the command]"));
     }

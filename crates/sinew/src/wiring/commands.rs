@@ -30,6 +30,7 @@ pub(super) fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         max_background: run.max_background,
         max_processes: run.max_processes,
         limits: run.limits,
+        usage: run.usage,
         activate: run.activate.clone(),
         warn: Some(say),
         ..CommandSettings::of_user(loaded.helper.clone(), user)
@@ -52,12 +53,12 @@ mod tests {
         let of_library = (
             (standard.levels, standard.unprotected, standard.network, standard.forbids_network),
             (standard.forbids_unsandboxed, standard.ask, standard.activate),
-            (standard.max_background, standard.max_processes, standard.limits),
+            (standard.max_background, standard.max_processes, standard.limits, standard.usage),
         );
         let of_configuration = (
             (run.levels, run.unprotected, run.network, run.forbids_network),
             (run.forbids_unsandboxed, run.ask, run.activate),
-            (run.max_background, run.max_processes, run.limits),
+            (run.max_background, run.max_processes, run.limits, run.usage),
         );
         assert_eq!(of_library, of_configuration);
     }
