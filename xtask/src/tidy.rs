@@ -116,7 +116,7 @@ const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
 /// How many vague words the comments of each crate hold, and the documents: no count may rise.
 const WORDS: &[(&str, usize)] = &[
     ("documents", 158),
-    ("sinew", 40),
+    ("sinew", 37),
     ("sinew-config", 19),
     ("sinew-dialects", 6),
     ("sinew-fs", 5),

@@ -140,30 +140,29 @@ pub struct Global {
     /// [default: core over MCP in the native dialect, else all].
     #[arg(long, global = true, value_name = "TOOLS", env = env_vars::TOOLS, value_delimiter = ',')]
     pub tools: Vec<String>,
-    /// Tools may only look.
+    /// Serve only tools that read; nothing is changed and no command runs.
     #[arg(long, global = true, env = env_vars::READ_ONLY, value_parser = BoolishValueParser::new())]
     pub read_only: bool,
-    /// A configuration file, TOML or JSON, over the ones that are always read.
+    /// A further configuration file, TOML or JSON; its values override those of the files that are always read.
     #[arg(long, global = true, value_name = "FILE", env = env_vars::CONFIG)]
     pub config: Option<PathBuf>,
-    /// One value of the configuration; repeatable.
+    /// Set one key of the configuration; repeatable.
     #[arg(long, global = true, value_name = "KEY=VALUE", env = env_vars::SET)]
     pub set: Vec<String>,
-    /// The name of the session in the ledger [default: a new one each time].
+    /// The name of the session in the audit log [default: a new one each time].
     #[arg(long, global = true, value_name = "NAME", env = env_vars::SESSION)]
     pub session: Option<String>,
-    /// What is written to standard error beside results: error, warn, info.
+    /// The least severe messages that are written to standard error: error, warn, info.
     #[arg(long, global = true, value_name = "LEVEL", env = env_vars::LOG)]
     pub log: Option<String>,
-    /// The weakest sandbox that is good enough for commands: namespaces, bubblewrap, landlock, none;
-    /// without a word namespaces. Where only weaker ones work, no command runs.
+    /// The weakest sandbox that commands may run in: namespaces, bubblewrap, landlock, none; without a value:
+    /// namespaces. Where only weaker ones work, no command runs.
     #[arg(
         long, global = true, value_name = "LEVEL", env = env_vars::REQUIRE_SANDBOX,
         num_args = 0..=1, require_equals = true, default_missing_value = "namespaces"
     )]
     pub require_sandbox: Option<String>,
-    /// What happens with calls that need approval: auto, ask, trust-client (MCP alone), allow,
-    /// deny.
+    /// What happens with calls that need approval: auto, ask, trust-client (MCP only), allow, deny.
     #[arg(long, global = true, value_name = "MODE", env = env_vars::APPROVALS)]
     pub approvals: Option<String>,
     /// How much runs without asking: read-only, workspace, sandboxed, full.
@@ -180,19 +179,19 @@ pub enum Command {
     Call(CallArgs),
     /// Serve the tools over MCP on standard input and output.
     Mcp(McpArgs),
-    /// Register sinew at an MCP client, or list the clients on this machine; `--undo` takes that back.
+    /// Register sinew with an MCP client, or list the clients on this machine; `--undo` takes that back.
     Setup(SetupArgs),
     /// Take calls and answers to questions as JSON lines, and give replies, progress and questions as they
     /// come: {type: "call", id, name, arguments}, {type: "cancel", id}, {type: "answer", question, answer,
     /// reason?} in; {type: "reply", id, …}, {type: "progress", id, …}, {type: "question", question, id, …} and
     /// {type: "settled", question} out.
     Pipe,
-    /// Let an agent work on a task: a model that uses the tools.
+    /// Run an agent on a task: a model that uses the tools.
     Run(RunArgs),
     /// Talk with an agent at the terminal.
     Chat(AgentArgs),
-    /// Run a recorded session again: the model says what it said, and differences of results are shown. Exit 1 if there
-    /// are any.
+    /// Run a recorded session again with the recorded messages of the model, and show results that differ; exit 1 if
+    /// any do.
     Replay(ReplayArgs),
     /// List and show the skills that agents can load.
     Skills {
@@ -216,31 +215,31 @@ pub enum Command {
     Log(LogArgs),
     /// Undo the last change of files in this directory, or several, after showing what that changes.
     Undo(UndoArgs),
-    /// Show what was kept before changes, and restore it.
+    /// List the file contents that were kept before changes, compare them with the files, and restore them.
     Checkpoint {
         /// What to do.
         #[command(subcommand)]
         command: CheckpointCommand,
     },
-    /// Read the record of every call, and verify that nothing was changed in it.
+    /// Read the record of every call, and verify that no record was changed or removed.
     Audit {
         /// What to do.
         #[command(subcommand)]
         command: AuditCommand,
     },
-    /// Say what the rules make of a command, without running it.
+    /// Explain how the rules decide on a command or a call, without running it.
     Policy {
         /// What to do.
         #[command(subcommand)]
         command: PolicyCommand,
     },
-    /// Show the programs that run around calls, and try them.
+    /// List the hooks, the programs that run before and after calls, and test them.
     Hook {
         /// What to do.
         #[command(subcommand)]
         command: HookCommand,
     },
-    /// List, try and approve the MCP servers of others.
+    /// List, test and approve external MCP servers, and sign in to them.
     McpServers {
         /// What to do.
         #[command(subcommand)]
@@ -249,14 +248,13 @@ pub enum Command {
     /// Review the permissions a project requests, and trust its files as they are now.
     #[command(args_conflicts_with_subcommands = true)]
     Trust(TrustArgs),
-    /// Write the permissions of another program in the form of the configuration, and say what could not be
-    /// carried over.
+    /// Convert the permissions of another program to a configuration file, and list what could not be carried over.
     Import {
-        /// Whose they are.
+        /// The program that the permissions belong to.
         form: Form,
-        /// The file that holds them.
+        /// The file with the permissions.
         file: PathBuf,
-        /// Write to this file, which must not be there yet, instead of standard output.
+        /// Write to this file, which must not exist yet, instead of standard output.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -277,11 +275,11 @@ pub enum Command {
     Man {
         /// A command; none means `sinew` itself.
         command: Vec<String>,
-        /// Write `sinew.1` and the page of each command to this directory, which must be there.
+        /// Write `sinew.1` and the page of each command to this directory, which must exist.
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
         dir: Option<PathBuf>,
     },
-    /// Say what works here; exit 1 if a needed part is missing.
+    /// Check what works on this machine; exit 1 if a needed part is missing.
     Doctor {
         /// Print one JSON object.
         #[arg(long)]
@@ -309,7 +307,7 @@ pub struct ToolsArgs {
     /// Print the list in the form of a model API.
     #[arg(long, value_name = "FORM")]
     pub format: Option<Format>,
-    /// Print about how many tokens each tool costs in a list, the dearest first.
+    /// Print how many tokens each tool costs in a list, about, the largest first.
     #[arg(long, conflicts_with = "format")]
     pub cost: bool,
 }
@@ -340,7 +338,7 @@ pub struct CallArgs {
     #[arg(long)]
     pub json: bool,
     /// Read calls from standard input, one JSON object {"id"?, "name", "arguments"} a line, and
-    /// print one result a line in the same order. Exit 2 if a line is no call, else 0.
+    /// print one result a line in the same order. Exit 2 if a line is not a call, else 0.
     #[arg(long)]
     pub batch: bool,
 }
@@ -370,13 +368,13 @@ pub struct AgentArgs {
     /// How often the model may call tools in one turn, before it must answer [default: `agent.max_tool_iterations`, 20].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_turns: Option<u32>,
-    /// The most that it may cost: tokens, such as 200k, or dollars, such as $2.50.
+    /// The most that the agent may use: tokens, such as 200k, or dollars, such as $2.50.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Option<String>,
-    /// Go on with a session: `latest` in this root, or its name.
+    /// Continue a session: its name, or `latest` for the last one of this root.
     #[arg(long, value_name = "SESSION")]
     pub resume: Option<String>,
-    /// Record the session in this file, which must not be there yet, for `sinew replay`.
+    /// Record the session in this file, which must not exist yet, for `sinew replay`.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 }
@@ -386,8 +384,8 @@ pub struct AgentArgs {
 pub struct ReplayArgs {
     /// The recording, or `demo` for one that comes with sinew.
     pub recording: PathBuf,
-    /// Run the tools in this root, where their results were recorded otherwise; `demo` always runs them, in a directory
-    /// of its own.
+    /// Run the tools in this root instead of using their recorded results; `demo` always runs them, in a directory of
+    /// its own.
     #[arg(long)]
     pub real: bool,
     /// Print what happens as JSON lines.
@@ -398,7 +396,8 @@ pub struct ReplayArgs {
 /// `sinew skills`.
 #[derive(Debug, Subcommand)]
 pub enum SkillsCommand {
-    /// List the skills of the project, of the user and of this machine; what is left out is said on standard error.
+    /// List the skills of the project, of the user and of this machine; those that are left out are reported on
+    /// standard error.
     List {
         /// Print one JSON object a line, and one a problem.
         #[arg(long)]
@@ -414,8 +413,8 @@ pub enum SkillsCommand {
 /// `sinew agents`.
 #[derive(Debug, Subcommand)]
 pub enum AgentsCommand {
-    /// List the templates of the project, of the user and of this machine, and the built-in ones; what is left out is said on
-    /// standard error.
+    /// List the templates of the project, of the user and of this machine, and the built-in ones; those that are left
+    /// out are reported on standard error.
     List {
         /// Print one JSON object a line, and one a problem.
         #[arg(long)]
@@ -433,10 +432,10 @@ pub enum AgentsCommand {
 pub enum SessionsCommand {
     /// List the sessions of this root, the latest first.
     List {
-        /// Those of every root.
+        /// List the sessions of every root.
         #[arg(long)]
         all: bool,
-        /// The most that are listed.
+        /// List at most this many.
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: u64,
         /// Print one JSON object a line.
@@ -448,7 +447,7 @@ pub enum SessionsCommand {
         /// Its name, or `latest`.
         session: String,
     },
-    /// Copy a session, so that both can go on; prints the name of the copy.
+    /// Copy a session, so that both can be continued; prints the name of the copy.
     Fork {
         /// Its name, or `latest`.
         session: String,
@@ -463,7 +462,7 @@ pub enum SessionsCommand {
 /// The arguments of `sinew log`.
 #[derive(Debug, Clone, Args)]
 pub struct LogArgs {
-    /// The most calls that are shown.
+    /// Show at most this many calls.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub limit: usize,
     /// Show reads and other calls too.
@@ -481,17 +480,17 @@ pub struct LogArgs {
 /// The arguments of `sinew undo`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct UndoArgs {
-    /// How many changes of the session that changed files last are undone [default: 1], or the checkpoint before which the
-    /// files are afterwards, such as c12.
+    /// How many changes to undo, of the session that changed files last [default: 1]; or a checkpoint, such as c12,
+    /// to undo it and the later changes of its session.
     #[arg(value_name = "N", conflicts_with = "redo")]
     pub what: Option<String>,
-    /// Take the last undo back.
+    /// Take back the last undo.
     #[arg(long)]
     pub redo: bool,
     /// Overwrite what others changed since.
     #[arg(long)]
     pub force: bool,
-    /// Leave files that others changed since, or that were too large to keep, and undo the rest.
+    /// Skip files that others changed since, or that were too large to keep, and undo the rest.
     #[arg(long)]
     pub partial: bool,
     /// Undo without asking.
@@ -513,10 +512,10 @@ pub enum CheckpointCommand {
         /// Only those of this turn.
         #[arg(long, value_name = "TURN")]
         turn: Option<String>,
-        /// Only those that changed this path or what is beneath it.
+        /// Only those that changed this path or a path beneath it.
         #[arg(long, value_name = "PATH")]
         path: Option<String>,
-        /// The most that are listed [default: 20].
+        /// List at most this many [default: 20].
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
         /// Print one JSON object.
@@ -527,7 +526,7 @@ pub enum CheckpointCommand {
     Diff {
         /// The checkpoint, such as c12.
         id: String,
-        /// Compare what was there before with what is there now.
+        /// Compare the state before the call with the state now.
         #[arg(long)]
         now: bool,
         /// Print one JSON object.
@@ -547,16 +546,16 @@ pub enum CheckpointCommand {
         /// Restore this file or directory alone.
         #[arg(long, value_name = "PATH")]
         path: Option<String>,
-        /// Restore where another writer changed a file since.
+        /// Overwrite what others changed since.
         #[arg(long)]
         force: bool,
-        /// Leave files that others changed since, or that were too large to keep, and restore the rest.
+        /// Skip files that others changed since, or that were too large to keep, and restore the rest.
         #[arg(long)]
         partial: bool,
-        /// Only show what would change.
+        /// Show what would change, and change nothing.
         #[arg(long)]
         dry_run: bool,
-        /// Do not ask.
+        /// Restore without asking.
         #[arg(long)]
         yes: bool,
         /// Print one JSON object.
@@ -568,23 +567,23 @@ pub enum CheckpointCommand {
 /// `sinew audit`.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// List how calls ended, which have not, and what else happened, the newest first; `--session`
-    /// lists one session.
+    /// List calls with their outcomes, unfinished calls and other events, the newest first; `--session` lists one
+    /// session.
     List {
-        /// Only this tool, by the name it was called with; a `*` at the end stands for any rest.
+        /// Only this tool, by the name it was called with; a `*` at the end matches any rest.
         #[arg(long, value_name = "NAME")]
         tool: Option<String>,
-        /// Only calls on this path or what is beneath it.
+        /// Only calls on this path or a path beneath it.
         #[arg(long, value_name = "PATH")]
         path: Option<PathBuf>,
-        /// Only calls that ended so: ok, the kind of an error, or denied for all that was refused
+        /// Only calls with this outcome: ok, the kind of an error, or denied for all that was refused
         /// (path_denied, policy_denied, approval_denied, approval_timeout and blocked_by_hook).
         #[arg(long, value_name = "KIND")]
         outcome: Option<String>,
-        /// Only what came since then: 2026-01-31, 2026-01-31T12:00:00Z, or 90m, 24h, 7d ago.
+        /// Only records since this time: 2026-01-31, 2026-01-31T12:00:00Z, or 90m, 24h, 7d ago.
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
-        /// The most that are listed.
+        /// List at most this many.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: u64,
         /// List calls beneath the calls that caused them, such as those of sub-agents beneath their spawn, the oldest first.
@@ -606,10 +605,10 @@ pub enum AuditCommand {
     Head,
     /// Verify that no record was changed, removed or put in another order; exit 1 if one was.
     Verify {
-        /// Compare with a head that was kept.
+        /// Compare with the output of an earlier `sinew audit head`.
         #[arg(long, value_name = "SEQ:HASH")]
         head: Option<String>,
-        /// Verify what was exported, in place of the database.
+        /// Verify a file that `sinew audit export` wrote, instead of the database.
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
         /// Print one JSON object.
@@ -631,7 +630,7 @@ pub enum PolicyCommand {
     /// each with one line {ruling, rule, origin?, segments, paths?, why, display, runs?}; a policy is
     /// read-only, workspace, sandboxed, full or a file.
     Check,
-    /// Try the examples of the rules; exit 1 if one does not hold.
+    /// Test the examples of the rules; exit 1 if one fails.
     Test {
         /// Files with rules in the form of the configuration [default: the rules that are configured].
         files: Vec<PathBuf>,
@@ -639,8 +638,8 @@ pub enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Say in words what becomes of a command for the shell or of a call, and why: the rule, its layer, file
-    /// and line.
+    /// Explain whether a shell command or a call would be allowed, asked about or denied, and why: the rule, its layer,
+    /// file and line.
     Explain {
         /// The command; with --tool, the arguments as one JSON object.
         #[arg(value_name = "COMMAND | ARGUMENTS")]
@@ -651,7 +650,7 @@ pub enum PolicyCommand {
         /// The agent that would call it.
         #[arg(long, value_name = "NAME", requires = "tool")]
         agent: Option<String>,
-        /// By these rules instead of those that are configured: read-only, workspace, sandboxed, full, or a TOML
+        /// Use these rules instead of the configured ones: read-only, workspace, sandboxed, full, or a TOML
         /// file with `profile` and `[[rules]]`.
         #[arg(long, value_name = "POLICY")]
         policy: Option<String>,
@@ -670,7 +669,7 @@ pub enum HookCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run the hooks of an event on an example of it, and say what each decides; exit 1 if one fails.
+    /// Run the hooks of an event on an example of it, and print what each decides; exit 1 if one fails.
     Test {
         /// The event, by the name of sinew or of another runtime.
         event: String,
@@ -680,13 +679,13 @@ pub enum HookCommand {
         /// Its arguments as one JSON object.
         #[arg(long, value_name = "JSON")]
         arguments: Option<String>,
-        /// This hook alone, whatever it is for.
+        /// Run this hook alone, even if its tools and paths do not match.
         #[arg(long, value_name = "NAME")]
         hook: Option<String>,
     },
-    /// Print the JSON schema of what hooks are told.
+    /// Print the JSON schema of the input of hooks.
     Schema {
-        /// At this event alone.
+        /// Of this event alone.
         event: Option<String>,
     },
 }
@@ -700,7 +699,7 @@ pub enum McpServersCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Start a server and list its tools; exit 1 where it does not answer, or not as it should.
+    /// Start a server and list its tools; exit 1 if it does not answer, or breaks the protocol.
     Test {
         /// The server.
         name: String,
@@ -708,31 +707,31 @@ pub enum McpServersCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Sign in at a server that has an address (OAuth). The page of the server opens in a browser; its answer is waited for.
+    /// Sign in to a server that has an address (OAuth): open its page in a browser, and wait for the answer.
     Login {
         /// The server.
         name: String,
-        /// Ask for this scope too; may be repeated.
+        /// Ask for this scope too; repeatable.
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<String>,
-        /// Only print the address of the page. At a terminal, the address to which a browser elsewhere was led back can
-        /// be pasted.
+        /// Only print the address of the page. If the browser is on another machine, paste the address that it was
+        /// redirected to at the terminal.
         #[arg(long)]
         no_browser: bool,
     },
-    /// Forget what a sign-in at a server brought.
+    /// Sign out of a server: remove its tokens from this machine.
     Logout {
         /// The server.
         name: String,
     },
-    /// Show which tools of a server changed or are new, and offer them as they are now.
+    /// Show which tools of a server changed or are new, and approve them as they are now.
     Approve {
         /// The server.
         name: String,
-        /// Do not ask.
+        /// Approve without asking.
         #[arg(long)]
         yes: bool,
-        /// Print one JSON object, without a question.
+        /// Print one JSON object, without asking.
         #[arg(long)]
         json: bool,
     },
@@ -747,13 +746,13 @@ pub struct TrustArgs {
     /// The project [default: the current directory].
     #[arg(conflicts_with = "line")]
     pub dir: Option<PathBuf>,
-    /// Do not ask.
+    /// Trust without asking.
     #[arg(long)]
     pub yes: bool,
-    /// Print one JSON object, and ask no person.
+    /// Print one JSON object, without asking.
     #[arg(long)]
     pub json: bool,
-    /// Trust what these arguments, and the variables of this process, loosen in the current directory.
+    /// Trust the permissions that these arguments, and the variables of this process, request in the current directory.
     #[arg(long, requires = "line")]
     pub arguments: bool,
     /// The arguments, as a client gives them to sinew.
@@ -770,7 +769,7 @@ pub enum TrustCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Trust a project, and arguments in it, no more.
+    /// Withdraw trust from a project, and from arguments in it.
     Revoke {
         /// The project [default: the current directory].
         dir: Option<PathBuf>,

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 /// `sinew setup`.
 #[derive(Debug, Args)]
 pub struct SetupArgs {
-    /// The client; none lists them, with what a setup would do.
+    /// The client; without one, the clients are listed with what a setup would do.
     pub client: Option<SetupClient>,
     /// Leave the client's own tools on: sinew is added beside them.
     #[arg(long, requires = "client", conflicts_with = "undo")]
