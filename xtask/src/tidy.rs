@@ -115,9 +115,9 @@ const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
 
 /// How many vague words the comments of each crate hold, and the documents: no count may rise.
 const WORDS: &[(&str, usize)] = &[
-    ("documents", 158),
+    ("documents", 148),
     ("sinew", 37),
-    ("sinew-config", 19),
+    ("sinew-config", 8),
     ("sinew-dialects", 6),
     ("sinew-fs", 5),
     ("sinew-guard", 35),

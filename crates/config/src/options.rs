@@ -42,15 +42,14 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
     /// The tools to serve: `core`, `all`, `read`, `edit`, `run`, `web`, `agents` (sub-agents and messages), or names with `*`. Default: `core` over
-    /// MCP in the native dialect, else `all`. A word that means no tool is told as a warning, and
-    /// as an error where a flag says it.
+    /// MCP in the native dialect, else `all`. A word that names no tool gives a warning, and an error in a flag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serve: Option<Vec<String>>,
-    /// Names of tools, and globs of paths, that rules and `[tools.policy]` hold although nothing here has
-    /// them. No start warns of them. `sinew import` writes those that it noted.
+    /// Names of tools, and globs of paths, in rules and `[tools.policy]` that match nothing here on purpose, so that no
+    /// start warns of them. `sinew import` writes those that it noted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absent: Option<Vec<String>>,
-    /// Whether tools may only look: `profile = "read-only"`.
+    /// Whether only tools that read are served: the same as `profile = "read-only"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
     /// How much runs without asking: `read-only` (reads, and nothing else runs), `workspace` (reads; where `approvals` is
@@ -59,32 +58,32 @@ pub struct Options {
     /// (all but protected names and what rules hold back).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Rules for calls, each a table `[[rules]]` with `verdict` (`deny`, `ask` or `allow`), which calls are
-    /// meant (`tools`, `effects`, `agents`, and one of `paths`, `command` and `hosts`; what is left out means
-    /// all), which of them are not (`unless`, a list of the same), `why`, and examples for `sinew policy
+    /// Rules for calls, each a table `[[rules]]` with `verdict` (`deny`, `ask` or `allow`), the calls that it matches
+    /// (`tools`, `effects`, `agents`, and one of `paths`, `command` and `hosts`; a missing key matches all), those that
+    /// it does not (`unless`, a list of the same), `why`, and examples for `sinew policy
     /// test` (`match`, `not_match`: a text is a command, `{ tool = "Read", arguments = { file_path = "x" } }`
-    /// a call). Deny beats ask beats allow, whatever their order and layer. What a project's own file allows
-    /// is left out until it is trusted. Rules with `paths` bind the tools and what plain commands read; a
-    /// command that was allowed reaches all that `tools.fs.deny_paths` and `run.hide` leave it.
+    /// a call). Deny beats ask beats allow, in any order and layer. What a project's own file allows is left out until
+    /// it is trusted. Rules with `paths` bind the tools and what plain commands read; a command that was allowed
+    /// reaches all paths that `tools.fs.deny_paths` and `run.hide` do not close.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleOptions>>,
-    /// What happens with calls that ask: `auto` (what stays inside and can be undone runs unasked; where no
+    /// What happens with calls that need approval: `auto` (what stays inside and can be undone runs unasked; where no
     /// approver can be asked, the rest is denied), `ask` (all of it asks), `trust-client` (over MCP the client's own
     /// confirmation counts; on the command line a file that says so means `auto`), `allow` or `deny`. Protected names
-    /// and rules that ask want a person in `auto` and `trust-client`.
+    /// and rules that ask need a person in `auto` and `trust-client`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
-    /// How long an answer may take, in seconds: 1 to 604,800. Default: what the dialect says, else 300.
+    /// How long an approver may take to answer, in seconds: 1 to 604,800. Default: what the dialect says, else 300.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_timeout_s: Option<u64>,
     /// A server that is asked beside the other approvers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookOptions>,
-    /// The name of the session in the ledger: 1 to 128 letters, digits, `_` or `-`. Default: a new one
+    /// The name of the session in the audit log: 1 to 128 letters, digits, `_` or `-`. Default: a new one
     /// each time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// What is written to standard error beside results: `error`, `warn` or `info`.
+    /// The least severe messages that are written to standard error: `error`, `warn` or `info`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
     /// How files are reached and changed.
@@ -134,7 +133,7 @@ pub struct Options {
     /// What nothing below the system's file loosens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed: Option<ManagedOptions>,
-    /// Programs that run around calls, each a table `[[hooks]]` with `event`, `command` (a list of words),
+    /// Programs that run before and after calls, each a table `[[hooks]]` with `event`, `command` (a list of words),
     /// `name`, `tools`, `paths`, `priority`, `timeout_ms`, `on_error`, `payload`, `env`, `cwd` and `in_root`; see
     /// the page on hooks. Layers add up. Those of a project's own file are left out until the project
     /// is trusted.
@@ -193,14 +192,15 @@ pub struct HookOptions {
     /// Variables that it gets, with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Where it starts, and where a relative name of the program lies: an absolute path. Default: the
+    /// The directory where it starts, and from which a relative name of the program counts: an absolute path. Default:
+    /// the
     /// first root, for a `HOOK.md` its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
-    /// Whether the program, or a file that it is given, may lie in a root, where a model can write it.
+    /// Whether the program, or a file that it is given, may be in a root, where a model can write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_root: Option<bool>,
-    /// What must be there for the hook to be used; else it is left out with a warning.
+    /// What the hook needs; without it, the hook is left out with a warning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires: Option<HookRequiresOptions>,
 }
@@ -274,7 +274,7 @@ pub struct HooksOptions(pub Vec<HookOptions>);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilesOptions {
-    /// How far a change is pushed towards the disk before the reply: `off` (survives any death of
+    /// How safely a change is written before the reply: `off` (survives any death of
     /// the process), `data` (the content is synced) or `full` (the directory too).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<String>,
@@ -299,7 +299,7 @@ pub struct FilesOptions {
     /// The most entries that List returns. Default: 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_limit: Option<usize>,
-    /// When a search stops and returns what it has, in milliseconds. Default: 20,000.
+    /// After how many milliseconds a search stops and returns what it found. Default: 20,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search_timeout_ms: Option<u64>,
 }
@@ -412,16 +412,16 @@ pub struct CallOptions {
     pub agent: Option<String>,
 }
 
-/// `[managed]`: a floor that nothing below loosens, flags included. It holds in the system's file alone.
+/// `[managed]`: limits that no other file, variable or flag loosens. Only the system's file may hold them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManagedOptions {
     /// The loosest mode of `approvals`. Where it is stricter than `allow`, rules of other layers allow nothing,
-    /// the profiles `full` and `sandboxed` of other layers count as `workspace`, and no answer counts for always.
+    /// the profiles `full` and `sandboxed` of other layers count as `workspace`, and no answer allows calls for always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
-    /// The loosest profile. Where it is stricter than `full`, rules of other layers allow nothing, and no answer
-    /// counts for always.
+    /// The loosest profile. Where it is stricter than `full`, rules of other layers allow nothing, and no answer allows
+    /// calls for always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// The weakest sandbox of commands.
@@ -436,7 +436,7 @@ pub struct ManagedOptions {
     /// Whether commands may be given the network; `false` keeps it closed, so none runs without a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
-    /// Directories at or beneath which every root lies.
+    /// Every root must be one of these directories, or beneath one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<PathBuf>>,
     /// Whether tools reach nothing outside the roots; `true` keeps `files.outside` at `deny`.
@@ -446,11 +446,11 @@ pub struct ManagedOptions {
     /// `wiki.example:8443`. An empty list allows none. Commands are limited by `network`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Whether calls may go unrecorded; `true` keeps the ledger on, and what `[ledger]` says at least as
-    /// strict as in the system's file.
+    /// Whether every call must be recorded; `true` keeps the audit log on, and `[ledger]` at least as strict as in the
+    /// system's file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<bool>,
-    /// Whether people may trust projects and arguments; `false` keeps them from it.
+    /// Whether people may trust projects and arguments; `false` forbids it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust: Option<bool>,
 }
@@ -483,14 +483,17 @@ pub struct ToolsOptions {
     /// `[tools.web_search]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web_search: Option<WebSearchOptions>,
-    /// MCP servers of others, each a table `[tools.mcp_servers.NAME]` with `command` and `args` (a program, spoken to over
-    /// its standard streams), `env` (its own variables, in which `${NAME}` means one of sinew's environment and
+    /// External MCP servers, each a table `[tools.mcp_servers.NAME]` with `command` and `args` (a program that serves
+    /// on its standard input and output), `env` (its own variables, in which `${NAME}` means one of sinew's environment
+    /// and
     /// `${WORKDIR}` the first root; also in `command` and `args`), `cwd`, `network` (whether it may reach the
     /// network; default `false`); or with `url` (its address, `https`, or `http` to this machine), `headers` (of every
-    /// request; variables as in `env`) and `oauth` (`client_id`, `client_secret`, `scopes`, `callback_port`: who sinew is
-    /// where the server wants a sign-in; default: it registers itself); and `internal_only` (default `true`: its tools are hidden unless `tools.surface` names
-    /// them), `deferred` (default `false`: whether `ToolSearch` finds them first), `enabled`, `connect_timeout_s` (30),
-    /// `list_timeout_s` (10) and `call_timeout_s` (60; each report of progress begins it anew). Each program runs in a
+    /// request; variables as in `env`) and `oauth` (`client_id`, `client_secret`, `scopes`, `callback_port`: the OAuth
+    /// client that signs in; default: sinew registers one); and `internal_only` (default `true`: its tools are hidden
+    /// unless `tools.surface` names
+    /// them), `deferred` (default `false`: whether they are not listed until `ToolSearch` finds them), `enabled`,
+    /// `connect_timeout_s` (30),
+    /// `list_timeout_s` (10) and `call_timeout_s` (60; each report of progress restarts it). Each program runs in a
     /// sandbox of its own. Layers add up; a server of a later one replaces that of the same name. Those of a project's own
     /// file are left out until it is trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -535,12 +538,12 @@ pub struct WebFetchOptions {
     pub cache_s: Option<u64>,
 }
 
-/// `[tools.web_search]`: who answers searches. The keys of Tavily and Brave are read from the environment variables
+/// `[tools.web_search]`: the provider of searches. The keys of Tavily and Brave are read from the environment variables
 /// `TAVILY_API_KEY` and `BRAVE_API_KEY`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebSearchOptions {
-    /// Who answers a search that names no provider: `searxng`, `endpoint`, `tavily`, `brave` or `duckduckgo`. Without
+    /// The provider of a search that names none: `searxng`, `endpoint`, `tavily`, `brave` or `duckduckgo`. Without
     /// it, the first of them that has what it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
@@ -562,10 +565,11 @@ pub struct WebSearchOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UrlPolicyOptions {
-    /// Whether addresses are checked. They always are: `false` is read, with a warning.
+    /// Whether addresses are checked. They always are: `false` changes nothing and gives a warning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Whether hosts that are not public may be fetched. `true` is read, with a warning: they are allowed one by one.
+    /// Whether hosts that are not public may be fetched. `true` changes nothing and gives a warning: they are allowed
+    /// one by one.
     #[serde(rename = "allowPrivate", skip_serializing_if = "Option::is_none")]
     pub allow_private: Option<bool>,
     /// Hosts that need not be public, such as `wiki.example`, on the ports 80 and 443; other ports are those of
@@ -588,7 +592,7 @@ pub struct ExecOptions {
 }
 
 /// `[tools.commandPolicy]`: which commands may run at all in the dialect clawft, under the names of its page.
-/// Other dialects do not read it. Whatever the mode, dangerous patterns such as `rm -rf /` are refused.
+/// Other dialects do not read it. In both modes, dangerous patterns such as `rm -rf /` are refused.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandPolicyOptions {
@@ -600,7 +604,7 @@ pub struct CommandPolicyOptions {
     /// `grep`, `find`, `sort`, `uniq`, `diff`, `date`, `env`, `true`, `false`, `test`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowlist: Option<Vec<String>>,
-    /// Texts that no command may hold, whatever the case. Default: none.
+    /// Texts that no command may contain, in upper or lower case. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub denylist: Option<Vec<String>>,
 }
@@ -626,7 +630,7 @@ pub struct FsOptions {
     /// aionrs true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub must_read_before_write: Option<bool>,
-    /// Whether each change must be approved, whatever the rules say. Default: false, in moltis true.
+    /// Whether each change must be approved, even one that rules allow. Default: false, in moltis true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require_approval: Option<bool>,
     /// Read answers `too_large` above this many bytes. Default: none, in moltis 10 MiB.
@@ -635,11 +639,11 @@ pub struct FsOptions {
     /// What Read answers for binary content: `reject` or `base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binary_policy: Option<String>,
-    /// Whether searches heed ignore files.
+    /// Whether searches leave out ignored files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub respect_gitignore: Option<bool>,
-    /// Whether what is there is kept before each change, so that the change can be undone. Default:
-    /// true, in moltis false. Without a state directory nothing is kept.
+    /// Whether the old content is kept before each change, so that the change can be undone. Default: true, in moltis
+    /// false. Without a state directory nothing is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_before_mutation: Option<bool>,
     /// Bounds each Read to 20 % of a model's context of this many tokens, at least 50 KiB and at
@@ -648,8 +652,8 @@ pub struct FsOptions {
     pub context_window_tokens: Option<u64>,
 }
 
-/// `[tools.policy]`: tools by name, with `*`; a name stands for its operation in every dialect. A
-/// name that stands for no tool is told as a warning. The lists of all layers count.
+/// `[tools.policy]`: tools by name, with `*`; a name stands for its operation in every dialect. A name of no tool gives
+/// a warning. The lists of all layers count.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyOptions {
@@ -661,15 +665,15 @@ pub struct PolicyOptions {
     pub deny: Option<Vec<String>>,
 }
 
-/// `[checkpoints]`: what was there before each change, kept in the state directory. What is too old, too
-/// much or too many goes, the oldest first; what a running process made less than a day ago may be twice as much.
+/// `[checkpoints]`: the old contents of files before each change, kept in the state directory. Beyond a limit of age,
+/// size or number the oldest are removed; those that a running process made within a day may take twice as much.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointOptions {
-    /// The most bytes that all contents take, as they are stored.
+    /// The most bytes that all kept contents may take, as they are stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
-    /// How many days old a checkpoint becomes.
+    /// How long checkpoints are kept, in days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_age_days: Option<u64>,
     /// The most checkpoints.
@@ -678,8 +682,7 @@ pub struct CheckpointOptions {
     /// The largest file whose content is kept, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_file_bytes: Option<u64>,
-    /// What becomes of a change to a larger file: `refuse`, or `unkept` (it happens and cannot be
-    /// undone).
+    /// What happens to a change of a larger file: `refuse`, or `unkept` (it is made and cannot be undone).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub larger: Option<String>,
     /// What a checkpoint survives: `normal` (any death of the process) or `full` (power loss).
@@ -695,21 +698,20 @@ pub struct CheckpointOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LedgerOptions {
-    /// `sqlite` or `off`, where what a session has seen of files ends with its process.
+    /// `sqlite`, or `off`: no call is recorded, and what a session has read is forgotten when its process ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// What a committed intent survives: `normal` (any death of the process) or `full` (power loss).
+    /// What a record survives once its call runs: `normal` (any death of the process) or `full` (power loss).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<String>,
-    /// What happens with calls while no records can be written: `refuse` (changes do not run, and calls that
-    /// only look go on until 65,536 records wait) or `continue` (all run, and what is lost is counted).
+    /// What happens with calls while no records can be written: `refuse` (changes do not run, and calls that only read
+    /// run until 65,536 records wait) or `continue` (all run, and what is lost is counted).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<String>,
-    /// How many days old a record becomes; 0 sets no limit. The oldest records go, in portions of a fiftieth
-    /// of this.
+    /// How long records are kept, in days; 0 sets no limit. The oldest are removed in portions of a fiftieth of this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_age_days: Option<u64>,
-    /// The most records; 0 sets no limit. The oldest go once there are a fiftieth more.
+    /// The most records; 0 sets no limit. The oldest are removed once there are a fiftieth more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_records: Option<u64>,
 }
@@ -721,14 +723,14 @@ pub struct McpOptions {
     /// The longest message that is taken, in bytes; also the longest line of `sinew call --batch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_line_bytes: Option<usize>,
-    /// Whether what a client starts `sinew mcp` with counts as it is given. Without it arguments and
-    /// variables, which may come out of a repository, loosen nothing until a person confirms them with
-    /// `sinew trust`. It counts in your own configuration and the system's alone. Default: false.
+    /// Whether the arguments and variables that a client starts `sinew mcp` with may loosen the configuration. They may
+    /// come out of a repository, so without this they loosen nothing until a person confirms them with `sinew trust`.
+    /// It counts in your own configuration and the system's alone. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust_arguments: Option<bool>,
 }
 
-/// `[webhook]`: a server that is asked what a person at a terminal would be.
+/// `[webhook]`: a server that gets the approval questions, beside the other approvers, and may answer them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookOptions {
@@ -746,11 +748,11 @@ pub struct WebhookOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsOptions {
-    /// The file that they are written to: an absolute path outside the roots, in a directory that is there. Every
-    /// process that names the file adds to what stands in it. Default: none, and nothing is counted.
+    /// The file that they are written to: an absolute path outside the roots, in a directory that exists. Every process
+    /// that names the file adds to its counts. Default: none, and nothing is counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// The least time between two writes of a process, in seconds: 1 to 86,400. It writes at its end as well.
+    /// The least time between two writes of a process, in seconds: 1 to 86,400. A process writes at its end as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<u64>,
 }
@@ -759,7 +761,7 @@ pub struct MetricsOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceOptions {
-    /// The file that lines are added to: an absolute path outside the roots, in a directory that is there. sinew
+    /// The file that lines are added to: an absolute path outside the roots, in a directory that exists. sinew
     /// sets no limit to its size. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,

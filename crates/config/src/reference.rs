@@ -13,7 +13,7 @@ pub fn reference() -> String {
     let defaults: Value = serde_json::from_str(DEFAULTS).unwrap_or(Value::Null);
     let mut page = String::from(
         "# Configuration\n\n\
-         This page is generated from the code; a test holds it to it.\n\n\
+         This page is generated from the code, and a test compares both.\n\n\
          Files are TOML, or JSON where the name ends in `.json`. They are read in this order, later \
          ones over earlier ones: built-in defaults, `/etc/sinew/config.toml`, \
          `.config/sinew/config.toml` in the home directory that the user database (`/etc/passwd`) names, \

@@ -19,8 +19,8 @@ pub struct AgentOptions {
     /// model. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
-    /// What of the output of commands is left out for the model: `off` (nothing), `safe` (what a terminal would not
-    /// show) or `full` (runs of similar lines too). Text of files stays as it is.
+    /// Which output of commands is left out for the model: `off` (none), `safe` (text that a terminal would not show)
+    /// or `full` (runs of similar lines too). Text of files stays as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_compaction: Option<String>,
     /// Whether the prompt has the instructions of AGENTS.md and CLAUDE.md: that of your configuration directory, and those from

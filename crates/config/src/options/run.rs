@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunOptions {
-    /// How commands are contained: `auto` (the strongest way that works here and needs nothing but the
-    /// kernel), `namespaces`, `bubblewrap`, `landlock` or `none`.
+    /// The sandbox of commands: `auto` (the strongest that works here and needs nothing but the kernel), `namespaces`,
+    /// `bubblewrap`, `landlock` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The weakest way that is good enough: `namespaces`, `bubblewrap`, `landlock` or `none`. Where only weaker ones
-    /// work, no command runs.
+    /// The weakest sandbox that commands may run in: `namespaces`, `bubblewrap`, `landlock` or `none`. Where only
+    /// weaker ones work, no command runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require_sandbox: Option<String>,
     /// Which commands ask where `approvals` is `auto`: `auto` (those that reach the network, a protected name or a terminal,
@@ -27,11 +27,11 @@ pub struct RunOptions {
     /// Whether a call may ask to run its command without a sandbox, by `needs`: `ask` or `deny`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsandboxed: Option<String>,
-    /// Names of variables that commands get beside those that every command gets. Some, which make
-    /// programs run other code, are never passed.
+    /// Names of variables that commands get beside those that every command gets. Some that make programs run other
+    /// code are never passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<String>>,
-    /// What of a project's own environment commands get: `venv` (a virtual environment of Python named
+    /// Which environments of a project commands get: `venv` (a virtual environment of Python named
     /// `.venv` or `venv`), `direnv` (an `.envrc` that was allowed there).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activate: Option<Vec<String>>,
@@ -43,11 +43,10 @@ pub struct RunOptions {
     /// `/root`, `/Users`, `/mnt`, `/media`, `/run/media` and the home directory, of which commands see only roots and toolchains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show: Option<Vec<PathBuf>>,
-    /// Protected names that commands may change all the same, such as `.github/workflows`. The file tools
-    /// go on asking for them.
+    /// Protected names that commands may change without asking, such as `.github/workflows`. The file tools still ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unprotected: Option<Vec<String>>,
-    /// How many commands of a session may go on in the background or in terminals at once.
+    /// How many commands of a session may run in the background or in terminals at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_background: Option<u32>,
     /// The most processes of one command, where the system can hold it to that: at least 301. At most 512 for each processor without `CAP_SYS_NICE`, and 128 where sinew kills them one by one.

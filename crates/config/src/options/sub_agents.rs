@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubAgentsOptions {
-    /// How many agents may be above a sub-agent: 0 to 5, and with 0 there are none.
+    /// How deep sub-agents may be nested: 0 to 5. With 0, there are no sub-agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u32>,
     /// How many sub-agents one agent may spawn within an hour.
