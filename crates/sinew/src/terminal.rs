@@ -262,7 +262,7 @@ fn first(question: &Question) -> String {
 fn prompt(question: &Question, takes_enter: bool) -> String {
     let diff = if question.diff.is_some() { "  d  show the difference\n" } else { "" };
     if takes_enter {
-        return format!("{diff}  ?  show everything\nEnter runs it, any other key leaves it: ");
+        return format!("{diff}  ?  show everything\nEnter runs it, any other key denies it: ");
     }
     let mut text = String::new();
     let mut letters = String::new();
@@ -380,7 +380,7 @@ mod tests {
             assert_eq!(answer(no), Answer::No(None), "{no:?}");
         }
         let (_, shown) = answered(&question, true, "");
-        assert!(shown.ends_with("Enter runs it, any other key leaves it: "), "{shown}");
+        assert!(shown.ends_with("Enter runs it, any other key denies it: "), "{shown}");
     }
 
     #[test]
