@@ -255,7 +255,7 @@ def before(directory):
         other = Poisoned(directory / "state", moves_state=True)
         with other.start() as server:
             equal(server.ended(), 2, "exit code")
-        contains(other.said(), "inside of the project", "XDG_STATE_HOME")
+        contains(other.said(), "inside the project", "XDG_STATE_HOME")
         true(not (other.repo / "state").exists(), "the state directory was made")
         equal(other.touched(), [], "canaries")
     return poisoned

@@ -296,7 +296,7 @@ def refused(directory, root, secret):
         ("a secret that others may read", local, readable, "chmod 600"),
         ("a secret of another form", local, bad, "whsec_"),
         ("a secret that is not there", local, directory / "none", "cannot be read"),
-        ("a secret where tools may read it", local, inside, "must lie outside of the roots"),
+        ("a secret where tools may read it", local, inside, "must be outside the roots"),
         ("a password in the address", "https://ada:pw@example.com/", secret, "no password"),
     ]:
         with check(f"{claim} is refused at the start"):

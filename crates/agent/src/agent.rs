@@ -371,7 +371,7 @@ impl Agent {
         for open in self.session.open_calls() {
             let text = match open.call_id {
                 Some(call_id) => format!(
-                    "sinew ended while this call ran (its id in the ledger is {call_id}), so its result is lost. It may \
+                    "sinew ended while this call ran (its id in the audit log is {call_id}), so its result is lost. It may \
                      have done all, a part or nothing of it: look before you make it again."
                 ),
                 None => String::from("not run: sinew ended before this call began."),

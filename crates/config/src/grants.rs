@@ -58,7 +58,7 @@ impl Grants {
         let path = self.path();
         let fail = |error: &dyn std::fmt::Display| {
             ConfigError(format!(
-                "{}: {}; it keeps what was answered for ever, and may be removed",
+                "{}: {}; it keeps the answers for always, and may be removed",
                 path.display(),
                 error.to_string().trim_end()
             ))
@@ -100,7 +100,7 @@ impl Grants {
         let body = toml_edit::ser::to_string_pretty(&written).map_err(io::Error::other)?;
         let roots: Vec<String> = self.roots.iter().map(|root| root.display().to_string()).collect();
         let text = format!(
-            "# What was answered for ever in {}; take a table away to be asked again.\n\n{body}",
+            "# Calls that are always allowed in {}; remove a table to be asked again.\n\n{body}",
             roots.join(", ").escape_debug()
         );
         files::write_private(&path, &text)
@@ -128,7 +128,7 @@ impl GrantStore for Grants {
         self.add(rules).map_err(|error| {
             ToolError::new(
                 Kind::Unavailable,
-                "the answer could not be kept for ever, so the call did not run",
+                "the answer for always could not be stored, so the call did not run",
             )
             .hint(
                 "answer for this call or this session; `sinew doctor` looks at the state directory",

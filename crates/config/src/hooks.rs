@@ -263,7 +263,7 @@ fn events(hook: &HookOptions) -> Result<(&'static HookForm, Events), (&'static s
         None => {
             let has_all = |form: &&HookForm| names.iter().all(|name| form.event(name).is_some());
             HOOK_FORMS.iter().find(has_all).ok_or_else(|| {
-                (key, String::from("names events of several runtimes; say `payload` too"))
+                (key, String::from("names events of several runtimes; set `payload` too"))
             })?
         }
     };

@@ -438,14 +438,12 @@ impl Layers {
         }
         if key.starts_with(MANAGED) && source.layer != Layer::System {
             return self.warnings.push(format!(
-                "{from}: `{key}` is left out, because only the system's file, {SYSTEM_FILE}, can hold a \
-                 floor"
+                "{from}: `{key}` is left out, because it counts only in {SYSTEM_FILE}"
             ));
         }
         if key == TRUST_ARGUMENTS && ![Layer::System, Layer::User].contains(&source.layer) {
             return self.warnings.push(format!(
-                "{from}: `{key}` is left out, because only your own configuration and {SYSTEM_FILE} can \
-                 say so"
+                "{from}: `{key}` is left out, because it counts only in your own configuration and in {SYSTEM_FILE}"
             ));
         }
         if [DENIED, ALLOWED].contains(&key) {

@@ -44,7 +44,7 @@ fn read_one(key: &str, written: &RuleOptions) -> Result<Rule, ConfigError> {
             )));
         }
         if but == Condition::default() {
-            return Err(ConfigError(format!("`{key}` is empty, so the rule would mean nothing")));
+            return Err(ConfigError(format!("`{key}` is empty, so the rule would match no call")));
         }
         unless.push(but);
     }
@@ -215,8 +215,7 @@ impl Layered {
             }
             if let Some((other, place)) = stronger {
                 self.warnings.push(format!(
-                    "{origin}: `rules[{at}]` changes nothing, because a stronger rule, {} of {place}, means \
-                     the same calls",
+                    "{origin}: `rules[{at}]` changes nothing, because a stronger rule, {} of {place}, matches the same calls",
                     other.verdict
                 ));
             }
@@ -243,7 +242,8 @@ impl Layered {
             let idle = [idle(&rule.when()), idle_but(rule)].into_iter().flatten();
             let but = rule.unless.iter().filter_map(idle_exception);
             warnings.extend(
-                idle.chain(but).map(|why| format!("{origin}: `rules[{at}]` means nothing: {why}")),
+                idle.chain(but)
+                    .map(|why| format!("{origin}: `rules[{at}]` matches no call: {why}")),
             );
             let globs = rule.paths.iter().chain(rule.unless.iter().flat_map(|but| &but.paths));
             let is_noted =
@@ -251,7 +251,7 @@ impl Layered {
             let outside =
                 globs.flatten().filter(|glob| lies_outside(glob, roots) && !is_noted(glob));
             warnings.extend(outside.map(|glob| {
-                format!("{origin}: `rules[{at}]`: `{glob}` lies in no root, so no call names it")
+                format!("{origin}: `rules[{at}]`: `{glob}` is in no root, so no call names it")
             }));
         }
         self.warnings.extend(warnings);
@@ -280,7 +280,7 @@ fn idle(when: &ConditionOptions) -> Option<String> {
     }
     if let Some(sign) = command.split_whitespace().find_map(sign_of_shell) {
         return Some(format!(
-            "`{sign}` stands between commands, and each of them is looked at alone; write a rule for each"
+            "`{sign}` separates commands, and each is judged alone; write a rule for each"
         ));
     }
     let tools = sinew_dialects::operations(when.tools.as_ref()?);

@@ -274,7 +274,7 @@ impl Trusted {
             ))
         };
         if fs::metadata(&path).is_ok_and(|meta| meta.mode() & 0o022 != 0) {
-            return Err(fail(&"others may write it; take that away (`chmod go-w`)"));
+            return Err(fail(&"others may write it; change that with `chmod go-w`"));
         }
         match files::read(&path) {
             Ok(text) => toml_edit::de::from_str(&text).map_err(|error| fail(&error)),

@@ -65,7 +65,7 @@ fn proxies(written: Option<&str>, resolve: Option<bool>) -> Result<Proxies, Conf
     }
     let address = address.map(ProxyAddress::parse).transpose().map_err(|why| wrong(&why))?;
     if address.as_ref().is_some_and(ProxyAddress::has_credentials) {
-        return Err(wrong("a name and a password belong into the variable `HTTPS_PROXY`"));
+        return Err(wrong("a name and a password belong in the variable `HTTPS_PROXY`"));
     }
     let resolve = resolve.unwrap_or(false);
     Ok(Proxies { http: address.clone(), https: address, resolve, ..Proxies::default() })

@@ -11,8 +11,7 @@ pub fn escape(text: &str) -> String {
 pub fn escaped(path: &Path) -> Result<String, String> {
     let text = path.to_str().ok_or_else(|| {
         format!(
-            "the name of {} is no text, so no glob can be meant beneath it; work in a directory with \
-             another name",
+            "the name of {} is not UTF-8, so no glob can match beneath it; work in a directory with another name",
             path.display()
         )
     })?;

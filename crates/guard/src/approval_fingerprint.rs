@@ -124,7 +124,7 @@ impl ApprovalFingerprint {
                 Kind::Stale,
                 format!("{what} changed after the call was approved, so it did not run"),
             )
-            .hint("look at it again and repeat the call; it is asked about anew")),
+            .hint("look at it again and repeat the call; it needs a new approval")),
         }
     }
 }

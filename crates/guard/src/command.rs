@@ -62,11 +62,11 @@ pub(crate) fn contain(
     };
     let mut analysis = guard.analysed_without(&command.line, &cwd, kept_out);
     if commands.wants_no_containment() {
-        let why = "nothing contains commands here, so each of them asks";
+        let why = "commands run without a sandbox here, so each of them asks";
         analysis.plain = Err(Unclear::new("shell.sandbox_level", why));
     }
     if command.has_terminal {
-        let why = "it runs in a terminal, and whatever is typed there later runs unasked";
+        let why = "it runs in a terminal, where later input runs unasked";
         analysis.plain = Err(Unclear::new("shell.terminal", why));
         // No rule and no answer for the same command without a terminal covers it.
         (analysis.rest, analysis.repeats) = (None, None);

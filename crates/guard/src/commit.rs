@@ -409,7 +409,7 @@ fn give_up(prepared: Vec<Prepared<'_>>, journal: Option<Journal>, stopped: Stopp
 /// Returns the failure of changes that are not made, while their journal still points forward.
 fn unturned(error: &std::io::Error) -> Failure {
     let problem = format!(
-        "a change failed, and its journal can neither be turned nor removed ({error}): the next start \
+        "a change failed, and its journal can neither be reversed nor removed ({error}): the next start \
          of sinew may make the change after all"
     );
     FileError::Io(std::io::Error::other(problem)).into()
@@ -435,8 +435,7 @@ fn take_back(
                 "`{name}` was created, then changed by others, and stays"
             )),
             Ok(Stand::Changed) => failed.push(format!(
-                "`{name}` was changed by others meanwhile and stays, and its old content lies beside \
-                 it as `{}`",
+                "`{name}` was changed by others meanwhile and stays, and its old content is beside it as `{}`",
                 step.temporary.to_string_lossy()
             )),
             Ok(_) => failed.push(format!("the old content of `{name}` is not there any more")),
@@ -460,7 +459,7 @@ fn take_back(
     }
     let rest = match journal {
         Some(_) => "the next start of sinew goes on with that",
-        None => "old contents lie beside the files under names like `.sinew-*.tmp`",
+        None => "old contents are beside the files under names like `.sinew-*.tmp`",
     };
     let failed = failed.join("; ");
     let problem = format!("a change failed and others could not be taken back: {failed}; {rest}");
@@ -570,8 +569,7 @@ impl Prepared<'_> {
             Ok(Stand::Displaced) => {
                 let temporary = self.part.job.temporary.to_string_lossy();
                 let problem = format!(
-                    "others changed the file twice at the same moment, and one of their versions lies \
-                     beside it as `{temporary}`; give that another name if it is wanted"
+                    "others changed the file twice at the same moment, and one of their versions is beside it as `{temporary}`; give that another name if it is wanted"
                 );
                 Err(self.part.stopped(FileError::Io(std::io::Error::other(problem))))
             }

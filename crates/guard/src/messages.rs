@@ -394,7 +394,7 @@ fn of_channel(name: &str, kind: ChannelKind, error: &ChannelError) -> ToolError 
         ChannelError::RateLimited(_) => ToolError::new(Kind::LimitReached, words)
             .hint("it was not sent; send it again after that time"),
         ChannelError::WrongToken(_) => ToolError::new(Kind::Unavailable, words).hint(format!(
-            "the user can mend the token, which `messages.channels.{name}.token_env` names"
+            "the user can correct the token, which `messages.channels.{name}.token_env` names"
         )),
         ChannelError::UnknownChat(_) => ToolError::new(Kind::InvalidArgs, words)
             .hint("check the chat; the bot must be a member of it"),

@@ -13,8 +13,7 @@ use crate::guard::Guard;
 /// Directories whose files stand for the kernel, devices or running services.
 const NO_FILES: &[&str] = &["/proc", "/sys", "/dev", "/run", "/var/run"];
 
-const CONTAINS_SECRETS: &str =
-    "it lies outside the roots and contains what holds secrets by its name; name a directory in it";
+const CONTAINS_SECRETS: &str = "it lies outside the roots and contains a path that holds secrets by its name; name a directory in it";
 
 impl Guard {
     /// Returns which claims of a call may be outside the roots: none where the settings deny it, or where the call is

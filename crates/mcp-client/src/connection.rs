@@ -280,7 +280,9 @@ impl Connection {
         match self.answered(request, &entered).await {
             Ok(ServerResult::InputRequiredResult(_)) => Err(ToolError::new(
                 Kind::Unavailable,
-                format!("the server `{server}` asks for input that only its tools get"),
+                format!(
+                    "the server `{server}` asks for input, which sinew gives only to calls of its tools"
+                ),
             )),
             Ok(result) => Ok(feature.reply(serde_json::to_value(result).unwrap_or_default())),
             Err(error) => Err(self.failed(server, error).await),
@@ -373,7 +375,7 @@ impl Connection {
                     Kind::Unavailable,
                     format!("the server `{server}` does not answer: {wanted}"),
                 )
-                .hint(format!("a person signs in with `sinew mcp-servers login {server}`"))
+                .hint(format!("the user can sign in with `sinew mcp-servers login {server}`"))
             }
             error => ToolError::new(
                 Kind::ExecutionFailed,
@@ -507,7 +509,7 @@ async fn not_connected(
              `tools.mcp_servers.{name}`"
         ),
         Endpoint::Http { .. } if why.contains("sign-in") => {
-            format!("a person signs in with `sinew mcp-servers login {name}`")
+            format!("the user can sign in with `sinew mcp-servers login {name}`")
         }
         Endpoint::Http { .. } => format!("{tries}; its address must be that of streamable HTTP"),
     };

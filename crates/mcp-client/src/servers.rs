@@ -665,7 +665,7 @@ async fn first_use(
 }
 
 /// Why a tool waits for a person.
-const CHANGED: &str = "its definition is another one than a person approved";
+const CHANGED: &str = "its definition differs from the one that a person approved";
 
 fn unknown(name: &str) -> ToolError {
     ToolError::new(

@@ -34,7 +34,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
         let mut object = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             if object.contains_key(&key) {
-                return Err(Error::custom(format_args!("the key {key:?} stands twice")));
+                return Err(Error::custom(format_args!("the key {key:?} appears twice")));
             }
             let Distinct(value) = map.next_value()?;
             object.insert(key, value);
@@ -142,7 +142,7 @@ mod tests {
             r#"{"x":[[{"a":null,"b":0,"a":2}]]}"#,
         ] {
             let error = serde_json::from_str::<Object>(text).expect_err(text).to_string();
-            assert!(error.starts_with("the key \"a\" stands twice"), "{error}");
+            assert!(error.starts_with("the key \"a\" appears twice"), "{error}");
         }
         for text in ["[]", "[[\"a\",1]]", "1", "\"a\"", "null"] {
             assert!(serde_json::from_str::<Object>(text).is_err(), "{text}");

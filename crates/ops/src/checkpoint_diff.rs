@@ -112,7 +112,7 @@ fn compared(
             let left = still.or_else(|| kept(&change.path, after, cx).ok().flatten());
             Side { was: after, content: left }
         }
-        _ => return format!("{shown}: nobody knows what the call left\n"),
+        _ => return format!("{shown}: the state after the call is not known\n"),
     };
     let mut text = states::call_difference(&shown, &before, &after, cx.deadline);
     if !args.now && !change.settled {

@@ -288,7 +288,7 @@ fn refusal(plan: &RestorePlan, args: &CheckpointRestoreArgs, cx: &Context) -> Op
         (0, _) => hints.push(one_by_one(&plan.id, args, "restore the other paths")),
         (n, false) => hints.push(format!("`partial` restores the other {n}")),
         (n, true) => hints.push(format!(
-            "ask the person to run `{}`, which restores the other {n}",
+            "ask the user to run `{}`, which restores the other {n}",
             command(&plan.id, args, "--partial")
         )),
     }
@@ -300,7 +300,7 @@ fn refusal(plan: &RestorePlan, args: &CheckpointRestoreArgs, cx: &Context) -> Op
             ));
         }
         (true, true) => hints.push(format!(
-            "ask the person to run `{}`, which restores it all the same",
+            "ask the user to run `{}`, which restores it all the same",
             command(&plan.id, args, "--force")
         )),
     }
@@ -322,7 +322,7 @@ fn one_by_one(id: &str, args: &CheckpointRestoreArgs, what: &str) -> String {
         false => format!("{what} one by one with `path`"),
         true => {
             let command = command(id, args, "--path PATH");
-            format!("ask the person to {what} one by one with `{command}`")
+            format!("ask the user to {what} one by one with `{command}`")
         }
     }
 }

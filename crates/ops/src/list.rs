@@ -320,7 +320,7 @@ mod tests {
             &[
                 "argument `path`: not a directory: b.txt",
                 "",
-                "what stands before a `/`, and what is listed or searched, must be a directory",
+                "each name before a `/`, and a path to list or search, must be a directory",
             ],
         );
         check(

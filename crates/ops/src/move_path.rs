@@ -157,7 +157,7 @@ mod tests {
         check("file", "no/x", Err("argument `to`: the parent directory does not exist: no/x"));
         check("no", "x", Err("argument `from`: no such file: no"));
         check("no/x", "x", Err("argument `from`: no such file: no/x"));
-        check("d", "d/e", Err("argument `from`: the path is to be moved into itself: d"));
+        check("d", "d/e", Err("argument `from`: the path cannot be moved into itself: d"));
     }
 
     #[test]

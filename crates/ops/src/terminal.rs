@@ -171,12 +171,12 @@ impl Operation for Terminal {
             .hint(
                 "`command` starts a terminal, `id` names one that was started; neither lists them",
             )),
-            (Some(_), Some(_)) => Err(ToolError::argument("id", "stands beside `command`")
+            (Some(_), Some(_)) => Err(ToolError::argument("id", "cannot be given with `command`")
                 .hint("start a terminal with `command` alone, then use its `id`")),
-            (Some(_), None) if types => Err(ToolError::argument("text", "stands beside `command`")
+            (Some(_), None) if types => Err(ToolError::argument("text", "cannot be given with `command`")
                 .hint("start the terminal first, then type into it by its `id`")),
             (None, Some(_)) if args.cwd.is_some() => {
-                Err(ToolError::argument("cwd", "stands beside `id`")
+                Err(ToolError::argument("cwd", "cannot be given with `id`")
                     .hint("a terminal that was started stays where it is"))
             }
             _ => args.typed().map(drop),

@@ -62,7 +62,7 @@ fn forwarded(args: &Arguments) -> Result<(String, Arguments), ToolError> {
     if let Some(unknown) = unknown {
         return Err(ToolError::argument(
             "arguments",
-            format!("`{unknown}` belongs into this object"),
+            format!("`{unknown}` belongs in this object"),
         ));
     }
     let name = match args.get("name") {
@@ -110,7 +110,7 @@ mod tests {
             (json!({"name": "a", "arguments": [1]}), Err("must be a JSON object")),
             (json!({"name": "a", "arguments": "x"}), Err("must be a JSON object")),
             (json!({"arguments": {}}), Err("must be the name of a tool")),
-            (json!({"name": "a", "b": 1}), Err("`b` belongs into this object")),
+            (json!({"name": "a", "b": 1}), Err("`b` belongs in this object")),
             (json!({"name": "ToolCall"}), Err("does not call itself")),
         ] {
             check(args, expected);

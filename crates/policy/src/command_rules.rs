@@ -103,7 +103,7 @@ impl CommandJudge {
         // The session's own temporary files may be beneath a hidden path.
         let is_own = || self.rules.own.iter().any(|own| real.starts_with(own));
         if real.ancestors().any(|path| self.rules.hidden.contains(path)) && !is_own() {
-            return Err(Forbidden::Denied(String::from("what lies here is hidden")));
+            return Err(Forbidden::Denied(String::from("it is hidden from commands")));
         }
         Ok(())
     }

@@ -173,7 +173,7 @@ fn by_policy(targets: &Targets, rules: &Rules) -> Option<Ruling> {
 fn by_profile(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
     (rules.profile == Profile::ReadOnly && !case.effects.only_observes()).then(|| Ruling {
         origin: by_whom(rules),
-        ..ruling(Verdict::Deny, "profile.read-only", "the profile `read-only` only looks at files")
+        ..ruling(Verdict::Deny, "profile.read-only", "the profile `read-only` allows only reads")
     })
 }
 
@@ -219,7 +219,7 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
         return asks;
     }
     if case.effects.only_observes() {
-        return ruling(Verdict::Allow, "observe", "looking inside the roots is allowed");
+        return ruling(Verdict::Allow, "observe", "reading inside the roots is allowed");
     }
     if let Some(why) = targets.message.as_ref().and_then(|message| inside(&message.receiver)) {
         return ruling(Verdict::Allow, MESSAGE, why);

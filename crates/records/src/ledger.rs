@@ -105,9 +105,9 @@ impl Recorded {
 impl From<Failed> for ToolError {
     fn from(failed: Failed) -> Self {
         let message = if failed.busy {
-            "another process holds the ledger, so this call cannot be recorded and does not run"
+            "another process holds the audit log, so this call cannot be recorded and does not run"
         } else {
-            "the ledger cannot record this call, so it does not run"
+            "the audit log cannot record this call, so it does not run"
         };
         Self::new(Kind::Unavailable, message)
             .hint(
@@ -379,7 +379,7 @@ impl Loss {
     fn row(self) -> Option<Row> {
         let Self { n_lost, n_late } = self;
         let text = format!(
-            "while the ledger could not be written, {n_lost} records were lost, and {n_late} changes \
+            "while the audit log could not be written, {n_lost} records were lost, and {n_late} changes \
              happened before their intent was written"
         );
         let is_there = 0 < n_lost + n_late;

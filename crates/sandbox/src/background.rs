@@ -117,7 +117,7 @@ impl Commands {
         }
         let known: Vec<_> = commands.iter().map(|ongoing| format!("`{}`", ongoing.id)).collect();
         let hint = match known.as_slice() {
-            [] => String::from("none was begun in this session"),
+            [] => String::from("none was started in this session"),
             known => format!("there are {}", known.join(", ")),
         };
         let what = format!("unknown background command: {}", line_name(Path::new(id)));
@@ -252,7 +252,7 @@ fn not_typed(id: &str, problem: NotTyped) -> ToolError {
                 .hint("what it writes can be read as that of any command in the background")
         }
         NotTyped::Ended => {
-            ToolError::new(Kind::InvalidArgs, format!("`{id}` has ended")).hint("begin it anew")
+            ToolError::new(Kind::InvalidArgs, format!("`{id}` has ended")).hint("start it again")
         }
         NotTyped::Secret(n) => ToolError::new(
             Kind::PolicyDenied,

@@ -214,7 +214,7 @@ fn not_extended(problem: NoSession) -> ToolError {
                     paths.join(", ")
                 ),
             )
-            .hint("look at it again and repeat the call; it is asked about anew")
+            .hint("look at it again and repeat the call; it needs a new approval")
         }
         NoSession::Weak(missing) => {
             let why: Vec<&str> = missing.iter().map(|one| one.why.as_str()).collect();

@@ -472,7 +472,7 @@ impl Commands {
         {
             warn(
                 "no sandbox works here, so commands can do whatever this user can; `sinew doctor` says \
-                 what is missing, and `--require-sandbox` runs none like that",
+                 what is missing, and with `--require-sandbox` none runs",
             );
         }
     }

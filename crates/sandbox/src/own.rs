@@ -195,7 +195,7 @@ impl OwnPrograms {
         let in_root = |why: String| {
             let instead = match trusted {
                 Some(_) => {
-                    "a project's hook names nothing of the project but what lies beneath `.sinew/hooks`"
+                    "a project's hook may name no file of the project except those beneath `.sinew/hooks`"
                 }
                 None => "keep it elsewhere, or say `in_root = true` for this hook",
             };
@@ -213,7 +213,7 @@ impl OwnPrograms {
             match named::named(argument, &value) {
                 Ok(named) => paths.extend(named),
                 Err(word) => {
-                    return in_root(format!("nobody can tell which file `{word}` names"));
+                    return in_root(format!("sinew cannot tell which file `{word}` names"));
                 }
             }
         }
@@ -227,7 +227,7 @@ impl OwnPrograms {
                 trusted.is_some_and(|trusted| real_or_same(&path).starts_with(&trusted.dir));
             if let Some(root) = self.root_of(&path).filter(|_| !is_trusted) {
                 return in_root(format!(
-                    "{} lies in the root {}, where a model can write it",
+                    "{} is in the root {}, where a model can write it",
                     path.display(),
                     root.display()
                 ));

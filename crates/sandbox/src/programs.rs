@@ -61,7 +61,7 @@ impl Commands {
         }
         Err(match places.iter().any(|path| identity(path).is_some()) {
             true => not_this(Kind::PermissionDenied, argument, "cannot be executed", name)
-                .hint("its mode lets nobody execute it, or it is no file"),
+                .hint("its mode does not allow execution, or it is not a file"),
             false => not_this(Kind::FileNotFound, argument, "no such program", name),
         })
     }

@@ -84,7 +84,10 @@ impl Writer<'_> {
         if !files::is_directory(self.scene.files, &real) {
             return Err(unclear("`cd` names no directory"));
         }
-        let text = real.to_str().ok_or_else(|| unclear("`cd` names no text"))?.to_owned();
+        let text = real
+            .to_str()
+            .ok_or_else(|| unclear("`cd` leads to a path that is not UTF-8"))?
+            .to_owned();
         self.cwd = real;
         Ok(vec![String::from("cd"), String::from("--"), text])
     }

@@ -19,7 +19,7 @@ const MAX_WORDS: usize = 50_000;
 /// The most bytes of nested texts.
 const MAX_INNER_BYTES: usize = 4 * MAX_BYTES;
 /// Why the commands of a text that is too long to parse are unknown.
-const TOO_MUCH: &str = "it is too much to look at";
+const TOO_MUCH: &str = "it is too long to analyse";
 
 /// Lists the commands of a parsed text.
 pub(super) fn of_text(parsed: &Tree, text: &str) -> CommandList {
@@ -73,7 +73,7 @@ impl Lister {
         if parsed.root_node().has_error() {
             self.list.unclear = Some("it cannot be parsed");
         } else if is_odd(text) {
-            self.list.unclear = Some("the shell may read it in another way than it is looked at");
+            self.list.unclear = Some("the shell may parse it differently than sinew does");
         }
         let written = tree::nodes(parsed, &["file_redirect"]);
         self.list.writes.extend(written.iter().filter_map(|(node, _)| target(*node, text)));

@@ -105,7 +105,7 @@ fn entries(scene: &Scene<'_>, cwd: &Path, dir: &Path) -> Result<Vec<String>, Unc
             return Err(too_many());
         }
         let name = name.into_string().map_err(|_| {
-            Unclear::new("shell.pattern", "a directory holds names that are no text")
+            Unclear::new("shell.pattern", "a directory holds names that are not UTF-8")
         })?;
         names.push(name);
     }

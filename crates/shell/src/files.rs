@@ -92,7 +92,7 @@ pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf
         Some(real) => Ok(real),
         None => Err(Unclear::new(
             "shell.outside",
-            format!("`{name}` does not lie where plain reads may look"),
+            format!("`{name}` is not where plain reads may look"),
         )),
     }
 }

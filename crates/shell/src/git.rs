@@ -77,7 +77,10 @@ pub(super) fn words(
     }
     let top = repository::check(scene, &dir)?;
     // The repository that was checked, and no other.
-    run.push(format!("--git-dir={}/.git", top.to_str().ok_or_else(|| odd("its path is no text"))?));
+    run.push(format!(
+        "--git-dir={}/.git",
+        top.to_str().ok_or_else(|| odd("its path is not UTF-8"))?
+    ));
     run.push(format!("--work-tree={}", top.display()));
     run.push(name.to_owned());
     let mut has_word = false;
@@ -191,7 +194,7 @@ fn check_operand(word: &str, scene: &Scene<'_>, dir: &Path, top: &Path) -> Resul
     if path.is_absolute() || climbs || is_there {
         let real = files::check(scene, dir, word)?;
         if !real.starts_with(top) {
-            return Err(odd(format!("`{word}` lies in no part of the repository")));
+            return Err(odd(format!("`{word}` is in no part of the repository")));
         }
     }
     // The path in a revision, or in a pathspec with its magic.

@@ -223,7 +223,7 @@ impl Writer<'_> {
     /// Rejects more words on a line that is over.
     fn goes_on(&mut self, on_line: bool) -> Result<(), Unclear> {
         if std::mem::take(&mut self.has_text) && on_line {
-            return Err(Unclear::new("shell.syntax", "a text for its input stands among others"));
+            return Err(Unclear::new("shell.syntax", "words follow a here-document on its line"));
         }
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Writer<'_> {
                     self.out.push_str(&format!(" <{}", quoted(&word.text)));
                 }
                 Redirect::Text(_) if self.rest.is_some() => {
-                    return Err(Unclear::new("shell.syntax", "its input stands among its lines"));
+                    return Err(Unclear::new("shell.syntax", "it has a here-document"));
                 }
                 Redirect::Text(text) => self.text(text)?,
                 Redirect::Null(fd) => self.out.push_str(&format!(" {fd}>/dev/null")),
@@ -367,7 +367,7 @@ impl Writer<'_> {
         if MAX_WRAPPERS < depth {
             return Err(Unclear::new(
                 "shell.program",
-                "too many programs stand before another one",
+                "too many programs in a row start another one",
             ));
         }
         if depth == 0

@@ -86,7 +86,10 @@ pub(super) enum Redirect {
 pub(super) fn parse(text: &str) -> Result<Tree, Unclear> {
     if MAX_BYTES < text.len() {
         let (n, max) = (text.len(), MAX_BYTES);
-        return Err(Unclear::new("shell.size", format!("it has {n} bytes; {max} are looked at")));
+        return Err(Unclear::new(
+            "shell.size",
+            format!("it has {n} bytes; at most {max} are analysed"),
+        ));
     }
     let bytes = text.as_bytes();
     let mut parser = Parser::new();

@@ -39,9 +39,9 @@ impl Word {
                 '$' | '`' => return Err(unclear("it is expanded when it runs")),
                 '{' | '}' => return Err(unclear("braces may stand for several words")),
                 '\'' | '"' | '(' | ')' | '<' | '>' | '|' | '&' | ';' => {
-                    return Err(unclear("a sign of the shell stands inside a word"));
+                    return Err(unclear("a shell operator is inside a word"));
                 }
-                c if c.is_whitespace() => return Err(unclear("a blank stands inside a word")),
+                c if c.is_whitespace() => return Err(unclear("a blank is inside a word")),
                 c => self.text.push(c),
             }
         }
@@ -54,7 +54,7 @@ impl Word {
         while let Some(c) = chars.next() {
             match c {
                 '$' | '`' => return Err(unclear("it is expanded when it runs")),
-                '"' => return Err(unclear("a quote stands inside quotes")),
+                '"' => return Err(unclear("a quote is inside quotes")),
                 '\\' => match chars.next() {
                     Some('\n') => {}
                     Some(escaped @ ('$' | '`' | '"' | '\\')) => self.text.push(escaped),
@@ -88,7 +88,7 @@ pub(super) fn check_characters(text: &str) -> Result<(), Unclear> {
         None => Ok(()),
         Some(c) => Err(Unclear::new(
             "shell.characters",
-            format!("it holds U+{:04X}, which nobody sees as it is", u32::from(c)),
+            format!("it holds the invisible character U+{:04X}", u32::from(c)),
         )),
     }
 }

@@ -42,7 +42,7 @@ fn warn(loaded: &Loaded) {
         few.iter().for_each(|warning| say(warning));
     }
     if let Some(stopped) = &loaded.stopped {
-        say(&format!("{stopped}; the project's configuration is passed over"));
+        say(&format!("{stopped}; the project's configuration is left out"));
     }
 }
 
@@ -117,7 +117,7 @@ fn tell_unconfirmed(loaded: &Loaded) {
     if loaded.layered.keeps_from_trusting {
         let system = crate::config::SYSTEM_FILE;
         say(&format!(
-            "`managed.trust` in {system} lets nobody confirm it; put it there if you may"
+            "`managed.trust` in {system} forbids confirming them; set them in that file if you may"
         ));
         return;
     }

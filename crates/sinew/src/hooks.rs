@@ -95,7 +95,7 @@ pub(crate) fn program_settings(
     variables: &[String],
 ) -> anyhow::Result<OwnProgramSettings> {
     let state = loaded.state.as_ref().context(
-        "programs of the user need a place for state; set XDG_STATE_HOME to an absolute directory",
+        "hooks of the user need a state directory; set XDG_STATE_HOME to an absolute directory",
     )?;
     Ok(OwnProgramSettings {
         helper: loaded.helper.clone(),

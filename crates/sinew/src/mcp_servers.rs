@@ -30,7 +30,7 @@ pub(crate) fn add(loaded: &Loaded, runtime: &Arc<Runtime>) -> anyhow::Result<Opt
         return Ok(None);
     }
     let state = loaded.state.as_ref().context(
-        "MCP servers are pinned in the state directory, and there is no place for one; set XDG_STATE_HOME to an \
+        "MCP servers are pinned in the state directory, and there is none; set XDG_STATE_HOME to an \
          absolute directory",
     )?;
     let surface = loaded.layered.options.tools.as_ref().and_then(|tools| tools.surface.clone());

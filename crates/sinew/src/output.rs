@@ -19,7 +19,7 @@ pub(crate) fn place(key: &str, path: &Path, roots: &[PathBuf]) -> anyhow::Result
     let real = |root: &PathBuf| fs::canonicalize(root).unwrap_or_else(|_| root.clone());
     if let Some(root) = roots.iter().map(real).find(|root| dir.starts_with(root)) {
         bail!(
-            "`{key}` must lie outside of the roots, since tools may read and write within {}; move it: `{}`",
+            "`{key}` must be outside the roots, since tools may read and write within {}; move it: `{}`",
             root.display(),
             path.display()
         );

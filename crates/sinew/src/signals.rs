@@ -74,7 +74,7 @@ impl Signals {
                 let cancel = lock(&turns).clone();
                 if signal == SIGINT && !cancel.is_cancelled() {
                     // First, so that no prompt comes before it.
-                    crate::screen::say("the turn ends; once more ends sinew");
+                    crate::screen::say("the turn ends; Ctrl-C again ends sinew");
                     cancel.cancel();
                     continue;
                 }

@@ -76,7 +76,7 @@ impl Secret {
 
         let text = std::fs::read_to_string(path).context("it cannot be read")?;
         if std::fs::metadata(path).context("it cannot be read")?.mode() & 0o077 != 0 {
-            bail!("other users may read it; take that away with `chmod 600`");
+            bail!("other users may read it; change that with `chmod 600`");
         }
         Self::parse(&text)
     }

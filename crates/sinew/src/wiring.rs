@@ -41,7 +41,7 @@ pub(crate) fn state_dir(loaded: &Loaded) -> anyhow::Result<StateDir> {
     let path = loaded
         .state
         .as_ref()
-        .context("there is no place for state; set XDG_STATE_HOME to an absolute directory")?;
+        .context("there is no state directory; set XDG_STATE_HOME to an absolute directory")?;
     StateDir::open(path).with_context(|| format!("the state directory {}", path.display()))
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn other_ledger(loaded: &Loaded) -> Option<String> {
     let is_used = loaded.state.as_ref() != Some(&own);
     (is_other && is_used && Audit::is_in(&own)).then(|| {
         format!(
-            "this is the ledger in {}, which {variable} names; another is in {}, where `sinew mcp` records where \
+            "this is the audit log in {}, which {variable} names; another is in {}, where `sinew mcp` records where \
              you did not confirm {variable}",
             path.display(),
             own.display()
@@ -274,7 +274,7 @@ fn with_ledger(
                     "calls cannot be recorded: {problem}; {meanwhile}; run `sinew doctor`"
                 ));
             });
-            ledger.on_notice(|what| say(&format!("the ledger: {what}")));
+            ledger.on_notice(|what| say(&format!("the audit log: {what}")));
             let recorded: Arc<dyn Ledger> = Arc::clone(&ledger) as Arc<dyn Ledger>;
             let builder = builder.knowledge(ledger.knowledge()).ledger(recorded);
             Ok((builder.deny(state.path()), Some(ledger)))

@@ -534,7 +534,11 @@ fn what_was_changed_is_found_and_where() {
         (without(3), 1, "record 4 is missing"),
         (swapped.join("\n"), 1, "missing"),
         // A beginning that names nothing before it may be anything.
-        (without_member(&exported, "previous"), 1, "nothing says what stood before record 1"),
+        (
+            without_member(&exported, "previous"),
+            1,
+            "nothing says which record came before record 1",
+        ),
         (
             without_member(&lines[4..].join("\n"), "previous").replacen(
                 "\"os_user\":\"",
@@ -542,7 +546,7 @@ fn what_was_changed_is_found_and_where() {
                 1,
             ),
             1,
-            "nothing says what stood before record 5",
+            "nothing says which record came before record 5",
         ),
         (exported.replacen("\"at\":\"20", "\"at\":\"19", 1), 2, "export.jsonl:1"),
         (with_other_previous(&lines), 1, "names another record before it"),
@@ -691,7 +695,7 @@ fn records_stay_as_long_as_is_configured() {
     }
     let verified = verified(&place);
     assert!(
-        verified["notes"][0]["text"].as_str().unwrap().contains("went by retention"),
+        verified["notes"][0]["text"].as_str().unwrap().contains("removed by retention"),
         "{verified}"
     );
 }

@@ -993,7 +993,7 @@ const KEYS: &[Row] = &[
     ("mcp.max_line_bytes", "4096", &["mcp"], "{ping}", Seen::Shows("4096 bytes", "\"result\"")),
     // Tests with a server check the requests to it.
     ("webhook.url", "http://example.com/", LIST, "", Seen::Shows("is for this machine", "a.txt")),
-    ("webhook.secret_file", "{root}/x", WEBHOOK, "", Seen::Shows("must lie outside", "a.txt")),
+    ("webhook.secret_file", "{root}/x", WEBHOOK, "", Seen::Shows("must be outside", "a.txt")),
     // What stands in these files is tried where metrics are.
     ("metrics.file", "{root}/x", LIST, "", Seen::Shows("`metrics.file` ", "a.txt")),
     ("agent.model", "nope", AGENT, "", Seen::Shows("no model `nope`", "no model is configured")),
@@ -1037,7 +1037,7 @@ const KEYS: &[Row] = &[
     ("sub_agents.max_tokens", "7", SHOW, "", Seen::Resolved("sub_agents.max_tokens = 7")),
     ("sub_agents.max_iterations", "7", SHOW, "", Seen::Resolved("sub_agents.max_iterations = 7")),
     ("metrics.interval_s", "7", SHOW, "", Seen::Resolved("metrics.interval_s = 7")),
-    ("trace.file", "{root}/x", LIST, "", Seen::Shows("`trace.file` must lie outside", "a.txt")),
+    ("trace.file", "{root}/x", LIST, "", Seen::Shows("`trace.file` must be outside", "a.txt")),
 ];
 
 const WEBHOOK: &[&str] = &["--set", "webhook.url=https://127.0.0.1:9/", "call", "List", "{}"];

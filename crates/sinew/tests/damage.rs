@@ -167,7 +167,7 @@ fn no_overwritten_page_goes_on_silently() {
     assert_eq!(sinew(&whole, &place.root, &["doctor"]).status.code(), Some(0));
     assert_eq!(sinew(&whole, &place.root, &["audit", "verify"]).status.code(), Some(0));
     let server = Server::start(&whole, &place.root);
-    assert_eq!(server.says("the ledger", Duration::from_secs(6)), None);
+    assert_eq!(server.says("the audit log", Duration::from_secs(6)), None);
     server.end();
 
     let jobs: Vec<(usize, u8)> = (0..n_pages).flat_map(|page| [(page, 0), (page, 0x5a)]).collect();
@@ -207,7 +207,7 @@ fn no_overwritten_page_goes_on_silently() {
                     {
                         miss("doctor", said(&doctor));
                     }
-                    match server.says("the ledger", LONG) {
+                    match server.says("the audit log", LONG) {
                         Some(line)
                             if line.contains("damaged") || line.contains("does not match") => {}
                         other => miss("server", format!("{other:?}")),
@@ -253,13 +253,13 @@ fn a_damaged_database_is_kept_aside_by_an_idling_server_and_told() {
     damage(&place.home);
     let damaged = fs::read(place.home.join("state/sinew/sinew.db")).unwrap();
     let mut server = Server::start(&place.home, &place.root);
-    let line = server.says("the ledger", LONG).expect("it says so");
+    let line = server.says("the audit log", LONG).expect("it says so");
     assert!(line.contains("damaged") && line.contains("sinew.db.corrupt-"), "{line}");
     let reply = server.call("Read", &json!({"file_path": "read-1.txt"}));
-    assert!(reply.contains("[the ledger: the database was damaged"), "{reply}");
+    assert!(reply.contains("[the audit log: the database was damaged"), "{reply}");
     // Once.
     let reply = server.call("Read", &json!({"file_path": "read-1.txt"}));
-    assert!(!reply.contains("the ledger"), "{reply}");
+    assert!(!reply.contains("the audit log"), "{reply}");
     server.end();
     let kept = kept_aside(&place.home);
     assert_eq!(kept.len(), 1, "{kept:?}");
@@ -281,7 +281,7 @@ fn a_changed_record_is_told_by_an_idling_server_and_the_doctor() {
     database.execute("UPDATE record SET file_path = '/other' WHERE seq = 20", []).unwrap();
     drop(database);
     let server = Server::start(&place.home, &place.root);
-    let line = server.says("the ledger", LONG).expect("it says so");
+    let line = server.says("the audit log", LONG).expect("it says so");
     assert!(line.contains("record 20 does not match its hash"), "{line}");
     server.end();
     assert_eq!(kept_aside(&place.home), [] as [PathBuf; 0]);

@@ -605,7 +605,7 @@ fn server_without_database_home_warns() {
         (naming(&at("none")), "does not exist"),
         (naming("relative"), "names no directory"),
         (naming(&at("file")), "is no directory"),
-        (naming(&at("file/x")), "lies beneath a file"),
+        (naming(&at("file/x")), "is beneath a file"),
     ] {
         for variables in [&[][..], &[("SINEW_LOG", Some("error"))]] {
             let said = machine.serve(&database, variables);

@@ -351,7 +351,7 @@ fn damaged_source_leaves_the_other() {
         assert!(err.contains(why), "{err}");
         fs::write(&path, whole).unwrap();
     };
-    check("sinew.db", WORKED[0], "the database of the ledger is damaged");
+    check("sinew.db", WORKED[0], "the database of the audit log is damaged");
     check("checkpoints.db", "- ApplyPatch 2 paths", "the checkpoints cannot be read");
     place.check(&["log"], &WORKED);
 }

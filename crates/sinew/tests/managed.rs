@@ -201,20 +201,14 @@ const FLOORS: &[Row<'_>] = &[
         SHOW,
         "`run.sandbox` is weaker than `run.require_sandbox`, which is `landlock`",
     ),
-    (
-        "roots = [\"/usr\"]",
-        "",
-        &["--root", "/"],
-        SHOW,
-        "the root / lies outside of `managed.roots`",
-    ),
-    ("roots = [\"/usr\"]", "", &[], SHOW, "lies outside of `managed.roots`"),
+    ("roots = [\"/usr\"]", "", &["--root", "/"], SHOW, "the root / is outside `managed.roots`"),
+    ("roots = [\"/usr\"]", "", &[], SHOW, "is outside `managed.roots`"),
     (
         "roots = [\"/usr\"]",
         "",
         &["--set", "managed.roots=[\"/\"]"],
         SHOW,
-        "lies outside of `managed.roots`",
+        "is outside `managed.roots`",
     ),
     (
         "hosts = [\"docs.rs\", \"*.example.com:443\"]",
@@ -280,14 +274,14 @@ const FLOORS: &[Row<'_>] = &[
         "",
         &[],
         &["trust", "--yes"],
-        "`managed.trust` in /etc/sinew/config.toml lets nobody trust anything",
+        "`managed.trust` in /etc/sinew/config.toml forbids trust on this machine",
     ),
     (
         "trust = false",
         "",
         &[],
         &["trust", "--yes", "--arguments", "--", "mcp", "--approvals", "allow"],
-        "`managed.trust` in /etc/sinew/config.toml lets nobody trust anything",
+        "`managed.trust` in /etc/sinew/config.toml forbids trust on this machine",
     ),
 ];
 
@@ -343,7 +337,7 @@ fn nothing_below_the_floor_loosens_it() {
         }
         // A floor of another layer holds nothing.
         let own = Machine::new("", &format!("{user}\n{managed}"), "").run(&args);
-        assert!(own.contains("only the system's file, /etc/sinew/config.toml"), "{floor}: {own}");
+        assert!(own.contains("it counts only in /etc/sinew/config.toml"), "{floor}: {own}");
         assert!(!own.contains(said), "{floor} {user} {args:?}: {own}");
     }
 }
@@ -390,7 +384,7 @@ fn nothing_that_is_said_replaces_the_floor() {
         return;
     }
     let floor = "[managed]\napprovals = \"ask\"\n";
-    let told = "only the system's file, /etc/sinew/config.toml, can hold a floor";
+    let told = "it counts only in /etc/sinew/config.toml";
     let set = ["--set", "managed.approvals=allow"];
     let file = ["--config", "own.toml"];
     let loose = ["--approvals", "allow"];

@@ -104,12 +104,12 @@ fn a_file_that_cannot_be_is_refused_by_its_key() {
     let linked = place.home.join("linked");
     std::os::unix::fs::symlink(&of_others, &linked).unwrap();
     for (key, path, words) in [
-        ("trace.file", place.root.join("x"), "outside of the roots"),
+        ("trace.file", place.root.join("x"), "outside the roots"),
         ("trace.file", missing.clone(), "the directory of `trace.file` must be there"),
         ("trace.file", linked.clone(), "name another file"),
         ("trace.file", place.home.clone(), "name another file"),
         ("metrics.file", Path::new("x").to_owned(), "`metrics.file` must be the absolute path"),
-        ("metrics.file", place.root.join("x"), "outside of the roots"),
+        ("metrics.file", place.root.join("x"), "outside the roots"),
         ("metrics.file", missing, "the directory of `metrics.file` must be there"),
         ("metrics.file", linked, "name another file"),
         ("metrics.file", of_others.clone(), "not a file of sinew"),

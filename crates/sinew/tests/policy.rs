@@ -303,7 +303,7 @@ fn rules_that_mean_nothing_are_told() {
         ("tools = [\"Wri*\"]\neffects = [\"change\"]", ""),
         ("tools = [\"Bash\"]\neffects = [\"network\"]", ""),
         ("paths = [\"$HOME/x\"]", "variables are not filled in here"),
-        ("command = \"git push && rm x\"", "`&&` stands between commands"),
+        ("command = \"git push && rm x\"", "`&&` separates commands"),
         ("command = \"git push\"", ""),
         ("tools = [\"*\"]\nunless = [{ tools = [\"*\"] }]", "an exception takes all of it away"),
         ("tools = [\"*\"]\nunless = [{ tools = [\"Read\"] }]", ""),
@@ -425,8 +425,8 @@ fn examples_are_tried() {
         ),
         (
             wrong.clone(),
-            "own.toml:2: `sudo hg push origin` does not fit the rule `deny git push *`\n\
-             own.toml:2: `git push --force` fits or may fit the rule `deny git push *`\n\
+            "own.toml:2: `sudo hg push origin` does not match the rule `deny git push *`\n\
+             own.toml:2: `git push --force` matches or may match the rule `deny git push *`\n\
              2 rules, 3 examples, 2 failures; rules without an example: 1\n"
                 .to_owned(),
             1,

@@ -265,7 +265,7 @@ fn exec_shell_and_spawn_of_clawft() {
         (
             "spawn",
             json!({"command": "./big"}),
-            r#"{"error":"permission denied: argument `command`: cannot be executed: ./big; its mode lets nobody execute it, or it is no file"}"#,
+            r#"{"error":"permission denied: argument `command`: cannot be executed: ./big; its mode does not allow execution, or it is not a file"}"#,
             Some("permission_denied"),
         ),
     ] {

@@ -115,9 +115,9 @@ fn what_only_reads_runs_unasked() {
         (ASK, "cat a.txt", 0, "one\ntwo"),
         (ASK, "cat a.* | head -n 1", 0, "one"),
         (ASK, "cat a.txt > b.txt", 3, "`>` opens or changes `b.txt`"),
-        (ASK, "cat /etc/hostname", 3, "does not lie where plain reads may look"),
+        (ASK, "cat /etc/hostname", 3, "is not where plain reads may look"),
         (ASK, "cat $HOME/x", 3, "only known when it runs"),
-        (&["--set", "run.sandbox=none"], "cat a.txt", 3, "nothing contains commands here"),
+        (&["--set", "run.sandbox=none"], "cat a.txt", 3, "commands run without a sandbox here"),
         (&["--approvals", "deny"], "cat a.txt", 0, "one"),
         (&["--read-only"], "cat a.txt", 3, "profile `read-only`"),
         (

@@ -121,7 +121,7 @@ fn whatever_way_arguments_loosen_it_is_left_out_and_told() {
         (&[], &[("SINEW_CONFIG", "evil.toml")], "approvals=\"allow\""),
         (&["--config", "evil.toml"], &[], "rules={\"verdict\":\"allow\",\"command\":\"touch *\"}"),
         (&["--config", "evil.toml", "--log", "error"], &[], "approvals=\"allow\""),
-        (&["--set", "mcp.trust_arguments=true"], &[], "only your own configuration"),
+        (&["--set", "mcp.trust_arguments=true"], &[], "only in your own configuration"),
         (&["--set", "run.sandbox=none"], &[], "run.sandbox=\"none\""),
         (&["--root", "/"], &[], "roots=[\"/\"]"),
         (&["--root", ".."], &[], "roots=["),
@@ -299,7 +299,7 @@ fn a_project_holds_no_directory_of_the_person() {
         }
         let (made, said) = repository.serve(&["mcp", "--tools", "all"], &variables);
         assert!(!made && !said.contains("\"id\":2"), "{name}: {said}");
-        assert!(said.contains("inside of the project") && said.contains("take HOME"), "{said}");
+        assert!(said.contains("inside the project") && said.contains("take HOME"), "{said}");
         // A person who says so means it.
         let done = repository.command(&["call", "List"]).env(name, &inside).output().unwrap();
         assert!(done.status.success(), "{name}: {done:?}");
@@ -324,7 +324,7 @@ fn no_project_at_all_holds_a_directory_of_the_person() {
         }
         let done = command.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
-        assert!(said.contains("inside of the project") && said.contains("take HOME"), "{said}");
+        assert!(said.contains("inside the project") && said.contains("take HOME"), "{said}");
     }
 }
 
@@ -457,7 +457,7 @@ fn whoever_reads_the_record_does_so_whatever_lies_here() {
     repository.write(".sinew/config.toml", "x = \u{1b}[2J = \n");
     let done = repository.run(&["audit", "verify"]);
     let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
-    assert!(done.status.success() && said.contains("it is passed over"), "{said}");
+    assert!(done.status.success() && said.contains("it is left out"), "{said}");
     assert!(!said.contains('\u{1b}'), "{said:?}");
     assert!(!repository.run(&["call", "List"]).status.success(), "a call works here");
 }

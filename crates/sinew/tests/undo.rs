@@ -618,7 +618,7 @@ fn moltis_says_what_a_person_can_do() {
             "changed",
             |bench| bench.put("a.txt", "by a person\n"),
             "file_modified_since_read",
-            "ask the person to run `sinew checkpoint restore c1 --force --only`, which restores it all \
+            "ask the user to run `sinew checkpoint restore c1 --force --only`, which restores it all \
              the same",
         ),
         (
@@ -628,7 +628,7 @@ fn moltis_says_what_a_person_can_do() {
                 fs::create_dir(bench.root.join("a.txt")).unwrap();
             },
             "file_modified_since_read",
-            "ask the person to restore the other paths one by one with `sinew checkpoint restore c1 \
+            "ask the user to restore the other paths one by one with `sinew checkpoint restore c1 \
              --path PATH --only`",
         ),
     ];

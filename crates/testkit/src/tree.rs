@@ -143,7 +143,7 @@ impl Tree {
         let node = self.nodes.get(from).cloned();
         let is_directory = node.as_ref().is_some_and(|node| node.kind() == FileKind::Directory);
         if is_directory && to.starts_with(from) {
-            return Err(FileError::Invalid("is to be moved into itself"));
+            return Err(FileError::Invalid("cannot be moved into itself"));
         }
         if self.nodes.contains_key(to) {
             return Err(FileError::Exists);

@@ -96,7 +96,7 @@ impl FileError {
                 FileKind::File | FileKind::Special => "pass a regular file; nothing else is read",
             }),
             Self::NotDirectory => error(Kind::NotRegularFile, format!("not a directory: {shown}"))
-                .hint("what stands before a `/`, and what is listed or searched, must be a directory"),
+                .hint("each name before a `/`, and a path to list or search, must be a directory"),
             Self::Invalid(problem) => {
                 error(Kind::InvalidPath, format!("the path {problem}: {shown}"))
             }
@@ -112,10 +112,10 @@ impl FileError {
                 Kind::PermissionDenied,
                 format!("the owner or group of the file could not be kept, so it stays: {shown}"),
             )
-            .hint("its owner must make the change, or give it to who runs sinew with `chown`"),
+            .hint("its owner must make the change, or give it with `chown` to the user who runs sinew"),
             Self::ManyLinks(n) => error(
                 Kind::ExecutionFailed,
-                format!("the file has {n} hard links and a replacement would part them: {shown}"),
+                format!("the file has {n} hard links and a replacement would separate them: {shown}"),
             )
             .hint("set `files.hard_links` to \"break\" (replace this name) or \"in_place\""),
             Self::LinksInPlace(n) => links_in_place(n, shown),
@@ -125,7 +125,7 @@ impl FileError {
             Self::Unread => knowledge::unread(shown),
             Self::Busy => error(
                 Kind::Timeout,
-                format!("another process keeps changes away, so nothing was changed: {shown}"),
+                format!("another process is changing this directory, so nothing was changed: {shown}"),
             )
             .hint("repeat the call; if it fails again, something holds a lock on the directory"),
             Self::GitAtWork => git_at_work(shown),
@@ -174,7 +174,7 @@ fn no_parent(shown: &str) -> ToolError {
 
 fn exists(shown: &str) -> ToolError {
     ToolError::new(Kind::ExecutionFailed, format!("something is there already: {shown}"))
-        .hint("choose another name, or move away first what is there")
+        .hint("choose another name, or move the existing file away first")
 }
 
 fn open_files(n: u64, shown: &str) -> ToolError {
@@ -186,11 +186,8 @@ fn open_files(n: u64, shown: &str) -> ToolError {
 }
 
 fn other_file_system(shown: &str) -> ToolError {
-    ToolError::new(
-        Kind::ExecutionFailed,
-        format!("it lies on another file system, where nothing can be moved: {shown}"),
-    )
-    .hint("read the files and write them there")
+    ToolError::new(Kind::ExecutionFailed, format!("a move cannot cross file systems: {shown}"))
+        .hint("read the files and write them there")
 }
 
 /// Quotes a path that would break its line.

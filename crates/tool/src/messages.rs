@@ -251,7 +251,7 @@ impl Messages for NoMessages {
 
 /// Returns the error of a call where there is no place for messages.
 pub fn no_messages() -> ToolError {
-    ToolError::new(Kind::Unavailable, "there is no place for messages here")
+    ToolError::new(Kind::Unavailable, "messages need a state directory, and there is none here")
         .hint("the user can set XDG_STATE_HOME to an absolute directory")
 }
 

@@ -397,7 +397,7 @@ pub(crate) fn decode(
         None => Ok(canonical),
         Some((twice, _)) => Err(ToolError::argument(
             &format!("{prefix}{twice}"),
-            "stands for an argument that is there already",
+            "is another name of an argument that is given already",
         )),
     }
 }

@@ -163,7 +163,10 @@ fn answered(kind: ChannelKind, reply: &HttpReply) -> Result<(), ChannelError> {
         return Err(ChannelError::RateLimited(retry_after));
     }
     if is_success && is_ok.is_none() {
-        return Err(ChannelError::Unanswered(format!("what came is not of {}", kind.service())));
+        return Err(ChannelError::Unanswered(format!(
+            "the answer is not in the form of {}",
+            kind.service()
+        )));
     }
     // A gateway can fail after it passed the message on.
     if 500 <= reply.status {

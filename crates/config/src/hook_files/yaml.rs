@@ -58,7 +58,7 @@ fn place(span: &Span) -> (usize, usize) {
 fn check_breaks(text: &str) -> Result<(), Fault> {
     for (at, line) in text.lines().enumerate() {
         if let Some(before) = line.find('\r').and_then(|found| line.get(..found)) {
-            let why = "a carriage return stands here that ends no line; take it away";
+            let why = "a carriage return here does not end a line; remove it";
             return Err(Fault::at(at + 1, before.chars().count() + 1, why));
         }
     }
@@ -84,7 +84,7 @@ fn check_nodes(text: &str) -> Result<(), Fault> {
         let why = match (tag, anchor != 0, is_nothing) {
             (true, ..) => "tags are not read in a hook; write the value without one",
             (_, true, _) => "anchors and aliases are not read in a hook; write the value again",
-            (_, _, true) => "a value is expected here; a text that reads as none stands in quotes",
+            (_, _, true) => "a value is expected here; put a text that reads as none in quotes",
             (false, false, false) => continue,
         };
         let (line, column) = place(&span);

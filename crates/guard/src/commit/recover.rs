@@ -152,7 +152,7 @@ fn follow(
                 settling.n_failed += n;
                 settling
                     .notes
-                    .push(format!("the journal of {n} changes cannot be turned: {errno}"));
+                    .push(format!("the journal of {n} changes cannot be reversed: {errno}"));
             }
         }
         if settling.n_failed == 0 {
@@ -174,8 +174,7 @@ fn follow(
         let lost: Vec<_> = lost.iter().map(|path| path.display().to_string()).collect();
         notes.push(format!(
             "a change of {n} files was cut off and can neither be finished nor taken back whole: what \
-             it needs is missing or changed at {}; its journal was put aside as {}{ASIDE}, and contents \
-             may lie beside the files under names like `.sinew-*.tmp`",
+             it needs is missing or changed at {}; its journal was put aside as {}{ASIDE}, and contents may be beside the files under names like `.sinew-*.tmp`",
             lost.join(", "),
             name.to_string_lossy()
         ));
@@ -304,8 +303,7 @@ impl Settling<'_> {
                 return Ok(());
             }
             notes.push(format!(
-                "a change of {} was cut off, and somebody else has changed the file since: \
-                 it stays as it is now",
+                "a change of {} was cut off, and another writer has changed the file since: it stays as it is now",
                 path.display()
             ));
             step.clean(dir)

@@ -35,10 +35,10 @@ pub(crate) fn judge(
     also: &mut dyn FnMut(&Path) -> Result<(), FileError>,
 ) -> Result<Option<&'static str>, FileError> {
     if to.starts_with(&from.real) {
-        return Err(FileError::Invalid("is to be moved into itself"));
+        return Err(FileError::Invalid("cannot be moved into itself"));
     }
     if names.roots.paths().any(|root| root.starts_with(&from.real)) {
-        return Err(FileError::Denied(String::from("a root is moved by nobody")));
+        return Err(FileError::Denied(String::from("a root cannot be moved")));
     }
     let (mut found, mut n_seen) = (None, 0);
     each(from, |_, _, beneath, stat| {

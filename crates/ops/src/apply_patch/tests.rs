@@ -256,7 +256,7 @@ fn what_a_diff_cannot_do_is_told() {
     let renamed = |from: &str, to: &str| {
         format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n")
     };
-    let words = "no such file: b\nrenames and copies of a diff start from what is there before it";
+    let words = "no such file: b\nrenames and copies of a diff start from the files before it";
     refuses(&[("a", "1\n")], &(renamed("a", "b") + &renamed("b", "c")), Kind::FileNotFound, words);
     let words = "the patch names a as a file and, in a/x, as a directory";
     for body in [
@@ -457,7 +457,7 @@ fn what_git_refuses_is_refused() {
             AB,
             "diff --git a/a b/a\ndeleted file mode 120000\n--- a/a\n+++ /dev/null\n@@ -1,3 +0,0 @@\n-1\n-2\n-3\n",
             Kind::NoMatch,
-            "speaks of a symbolic link, and this is a file: a",
+            "is about a symbolic link, but this is a file: a",
         ),
         (
             AB,

@@ -341,14 +341,13 @@ impl<'w> Work<'w> {
         match &old {
             Thing::Nothing if !file.may_create() => {
                 let error = self.about(at, FileError::Missing);
-                let hint = "renames and copies of a diff start from what is there before it: \
-                            name the last name at once";
+                let hint = "renames and copies of a diff start from the files before it: rename to the last name at once";
                 Err(if entry.takes_aside { error.hint(hint) } else { error })
             }
             Thing::Link(_) if needs_kind && !tells_link => Err(self.about(at, FileError::Link)),
             Thing::File(_) if tells_link => {
                 let message = format!(
-                    "line {} of the patch speaks of a symbolic link, and this is a file: {}",
+                    "line {} of the patch is about a symbolic link, but this is a file: {}",
                     file.line,
                     self.called(at)
                 );

@@ -35,12 +35,12 @@ pub enum AuditError {
     Gone(String),
     /// The file is not a database, or has broken pages.
     #[error(
-        "the database of the ledger is damaged: {0}; the next call that is recorded keeps it aside and begins a \
+        "the database of the audit log is damaged: {0}; the next call that is recorded keeps it aside and begins a \
          new one"
     )]
     Damaged(String),
     /// The database exists but cannot be read.
-    #[error("the ledger cannot be read: {0}")]
+    #[error("the audit log cannot be read: {0}")]
     Unreadable(String),
 }
 
@@ -121,17 +121,17 @@ impl Audit {
             None => AuditError::Empty,
         };
         if opening::file_of(&path).is_none() {
-            return Err(missing("the database of the ledger is gone"));
+            return Err(missing("the database of the audit log is gone"));
         }
         let reading = reading::open(&state, PATIENCE)?;
         let connection = &reading.connection;
         match database::version(connection)? {
             row::VERSION => Ok(Self { state, reading }),
             0 if database::is_empty(connection)? => {
-                Err(missing("there is nothing in the database of the ledger"))
+                Err(missing("the database of the audit log is empty"))
             }
             0 => Err(AuditError::Gone(String::from(
-                "the tables of the ledger have lost their version, so it is not read",
+                "the tables of the audit log have lost their version, so it is not read",
             ))),
             version => Err(database::foreign(&path, version, row::VERSION).into()),
         }
@@ -403,7 +403,7 @@ impl Audit {
             None if kept.seq < anchor.seq => walk.remark(
                 kept.seq,
                 "pruned",
-                format!("record {} went by retention, so it cannot be compared", kept.seq),
+                format!("record {} was removed by retention, so it cannot be compared", kept.seq),
             ),
             // The missing record is already reported.
             None => {}

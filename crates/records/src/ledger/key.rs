@@ -50,8 +50,8 @@ impl Key {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let broken = |why: &str| {
             Failed::new(format!(
-                "the key of the ledger cannot be used: {why}; bring {} back, or move it and \
-                 `sinew.db` away to begin a new ledger",
+                "the key of the audit log cannot be used: {why}; bring {} back, or move it and \
+                 `sinew.db` away to begin a new audit log",
                 path.display()
             ))
         };
@@ -75,7 +75,7 @@ impl Key {
     /// Creates a key for its owner alone; never overwrites one.
     pub(super) fn create(state: &Path) -> Result<Self, Failed> {
         let failed =
-            |errno: Errno| Failed::new(format!("no key of the ledger can be made: {errno}"));
+            |errno: Errno| Failed::new(format!("no key of the audit log can be made: {errno}"));
         let mut bytes = [0; LENGTH];
         getrandom::fill(&mut bytes)
             .map_err(|error| Failed::new(format!("there are no random numbers: {error}")))?;

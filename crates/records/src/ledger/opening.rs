@@ -229,7 +229,7 @@ impl Opener<'_> {
             let process = self.who.enter(connection, None)?;
             let (kind, text) = match gone.clone() {
                 Some(gone) => ("gone", gone),
-                None => ("begin", String::from("a new ledger")),
+                None => ("begin", String::from("a new audit log")),
             };
             let draft = event(self.redactor, &Event { kind, text, session: None }).into_owned();
             Ok::<_, Failed>(record::append(connection, &open.key, &mut tail, &process, &draft)?)

@@ -54,7 +54,7 @@ impl Retention {
                 Removed::Some(_) => {}
                 Removed::Refused(why) => {
                     return Ok(Some(format!(
-                        "old records stay in the ledger, since it is not whole: {why}; see `sinew \
+                        "old records stay in the audit log, since it is not whole: {why}; see `sinew \
                          audit verify`"
                     )));
                 }
@@ -138,7 +138,7 @@ fn remove(
             [],
         )?;
         let of_process = who.enter(connection, process.as_ref().and_then(|(_, c)| c.as_deref()))?;
-        let text = format!("{n_removed} records went by retention, up to record {until}");
+        let text = format!("{n_removed} records were removed by retention, up to record {until}");
         let pruned = Event { kind: "pruned", text, session: None };
         let pruned = opening::event(redactor, &pruned);
         let mut tail = record::tail(connection, anchor)?;

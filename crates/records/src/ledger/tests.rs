@@ -562,7 +562,7 @@ fn a_ledger_that_may_fail_counts_what_it_could_not_record() {
     assert_eq!(
         rows(dir.path(), "SELECT text FROM record WHERE event = 'lost'"),
         [
-            "while the ledger could not be written, 12 records were lost, and 1 changes happened before \
+            "while the audit log could not be written, 12 records were lost, and 1 changes happened before \
           their intent was written"
         ]
     );

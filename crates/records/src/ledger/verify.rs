@@ -139,7 +139,8 @@ impl<'a> Walk<'a> {
     /// Reports a record that names another predecessor.
     pub fn names_other(&mut self, seq: i64, before: Link) {
         if self.previous.is_some_and(|previous| previous != before) {
-            let text = format!("record {seq} names another record before it than stands there");
+            let text =
+                format!("record {seq} names another record before it than the one that is there");
             self.find(Finding::new(seq, "changed", text));
         }
     }
@@ -175,13 +176,13 @@ impl<'a> Walk<'a> {
                 self.heed(&record);
             }
             Some(Link { seq: last, .. }) => {
-                let text = format!("record {seq} stands after record {last}");
+                let text = format!("record {seq} comes after record {last}");
                 self.find(Finding::new(seq, "reordered", text));
                 self.heed(&record);
             }
             None => {
                 let text = format!(
-                    "nothing says what stood before record {seq}, so it cannot be compared"
+                    "nothing says which record came before record {seq}, so it cannot be compared"
                 );
                 self.find(Finding::new(seq, "anchor", text));
                 self.heed(&record);
@@ -265,7 +266,7 @@ impl<'a> Walk<'a> {
                         "record {seq} does not follow the one before it: their order was changed"
                     )
                 } else {
-                    format!("what stands as record {seq} is record {place}")
+                    format!("the record at the place of record {seq} is record {place}")
                 };
             }
         }

@@ -206,7 +206,7 @@ async fn ask(
         Answer::TimedOut => Err(ToolError::new(
             Kind::ApprovalTimeout,
             format!(
-                "nobody answered within {} s, so the call did not run; it was not denied",
+                "no approver answered within {} s, so the call did not run; it was not denied",
                 runtime.answer_within.as_secs()
             ),
         )),

@@ -151,7 +151,7 @@ impl Entry {
             false => Ok(()),
             true => Err(ToolError::new(
                 Kind::Unavailable,
-                "the ledger has not been writable for so long that this call cannot be recorded, \
+                "the audit log has not been writable for so long that this call cannot be recorded, \
                  so it does not run",
             )
             .hint("run `sinew doctor`; `ledger.mode = \"off\"` runs without records")),

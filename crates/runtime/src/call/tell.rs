@@ -22,7 +22,7 @@ pub(super) fn endings(runtime: &Runtime, request: &Request, reply: &mut Reply) {
 /// Adds a line for each new event of the ledger itself.
 pub(super) fn news(runtime: &Runtime, reply: &mut Reply) {
     let news = runtime.ledger.news();
-    news.iter().for_each(|text| reply.note(format!("[the ledger: {text}]")));
+    news.iter().for_each(|text| reply.note(format!("[the audit log: {text}]")));
 }
 
 /// Returns a line about changed files that the user's own commands execute later.

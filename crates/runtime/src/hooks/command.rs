@@ -179,7 +179,7 @@ impl Failure {
     fn into_error(self, event: HookEvent) -> ToolError {
         ToolError::new(Kind::BlockedByHook, self.told().to_owned())
             .hint(format!(
-                "the user can run `sinew hook test {event}`, mend the hook, or let it fail with \
+                "the user can run `sinew hook test {event}`, correct the hook, or let it fail with \
                  `on_error = \"continue\"`"
             ))
             .source(self.why)

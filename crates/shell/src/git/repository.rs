@@ -32,7 +32,7 @@ pub(super) fn check(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
             && has("refs")
             && is_there(files, &git.join("HEAD"))?;
         if !is_whole || is_there(files, &git.join("commondir"))? {
-            return Err(odd("the repository lies elsewhere, or is none"));
+            return Err(odd("the repository is elsewhere, or is none"));
         }
         let n_seen = scene.seen.places.borrow().len();
         if !scene.seen.places.borrow().contains(&git) {
@@ -48,7 +48,7 @@ pub(super) fn check(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
     let top = top.ok_or_else(|| odd("there is no repository here"))?;
     match scene.roots.iter().any(|root| top.starts_with(root)) {
         true => Ok(top),
-        false => Err(odd("the repository holds more than what lies beneath the roots")),
+        false => Err(odd("the repository holds more than the files beneath the roots")),
     }
 }
 

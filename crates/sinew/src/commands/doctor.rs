@@ -288,7 +288,7 @@ fn sandbox(wired: &anyhow::Result<Wired>) -> Finding {
                 SandboxLevel::Landlock => {
                     "commands run behind rules of the kernel, in the machine's own view"
                 }
-                SandboxLevel::None => "commands run as sinew does: nothing contains them",
+                SandboxLevel::None => "commands run without a sandbox, as sinew does",
             };
             let detail = format!("{level}: {what}{}", words(&missing));
             Finding { needed: false, ..found("sandbox", level != SandboxLevel::None, detail) }
@@ -298,7 +298,7 @@ fn sandbox(wired: &anyhow::Result<Wired>) -> Finding {
             found("sandbox", false, format!("{}; {hint}", error.message))
         }
         None => {
-            Finding { needed: false, ..found("sandbox", false, "no place for sessions".into()) }
+            Finding { needed: false, ..found("sandbox", false, "no directory for sessions".into()) }
         }
     }
 }
@@ -314,7 +314,7 @@ fn approvals(loaded: &Loaded) -> Finding {
     let detail = match settings.approvals {
         Approvals::Auto | Approvals::Ask => format!("{mode}: asked is {who}{webhook}"),
         Approvals::Allow | Approvals::TrustClient | Approvals::Deny => {
-            format!("{mode}: nobody is asked")
+            format!("{mode}: no approver is asked")
         }
     };
     let detail = match settings.rules.profile {
@@ -332,14 +332,14 @@ fn mcp_servers(wired: &anyhow::Result<Wired>) -> Finding {
     let servers = wired.as_ref().ok().and_then(|wired| wired.servers.as_ref());
     let all = servers.map(Servers::status).unwrap_or_default();
     if all.is_empty() {
-        return found("mcp", true, String::from("no servers of others"));
+        return found("mcp", true, String::from("no external servers"));
     }
     let n = |is: &dyn Fn(&ServerStatus) -> bool| all.iter().filter(|status| is(status)).count();
     let hidden = n(&|status| status.internal_only);
     let deferred = n(&|status| status.deferred && !status.internal_only);
     let tools: usize = all.iter().filter_map(|status| Some(status.pinned.as_ref()?.len())).sum();
     let mut detail = format!(
-        "{} servers of others ({hidden} hidden, {deferred} deferred) with {tools} pinned tools",
+        "{} external servers ({hidden} hidden, {deferred} deferred) with {tools} pinned tools",
         all.len()
     );
     let problems = all.iter().flat_map(|status| {

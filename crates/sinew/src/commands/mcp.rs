@@ -77,7 +77,7 @@ fn warn_of_weak_sandbox(loaded: &Loaded, wired: &Wired) {
         Some(Ok((SandboxLevel::Namespaces | SandboxLevel::Bubblewrap, _))) => return,
         Some(Ok((level, _))) => format!("commands run at the sandbox level `{level}`"),
         Some(Err(error)) => format!("commands do not run: {error}"),
-        None => String::from("commands do not run: there is no place for sessions"),
+        None => String::from("commands do not run: there is no directory for sessions"),
     };
     say(&format!("no strong sandbox: {what}; file tools work on this machine; see `sinew doctor`"));
 }

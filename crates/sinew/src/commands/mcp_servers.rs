@@ -228,7 +228,7 @@ async fn pasted(sign_in: &SignIn) -> String {
             Ok(Some(line)) if sign_in.answers(&line) => return line,
             Ok(Some(_)) => {
                 screen::say(
-                    "this is no address that this sign-in leads to; it ends with `code` and `state`",
+                    "this is not the address of this sign-in; it has `code` and `state` in its query",
                 );
             }
             _ => std::future::pending().await,

@@ -202,8 +202,8 @@ fn test(
             let text =
                 |key: &str| shown_line(one.get(key).and_then(Value::as_str).unwrap_or_default());
             let does = match one.get("expected") == Some(&Value::Bool(true)) {
-                true => "does not fit",
-                false => "fits or may fit",
+                true => "does not match",
+                false => "matches or may match",
             };
             let (origin, rule, example) = (text("origin"), text("rule"), text("example"));
             writeln!(out, "{origin}: `{example}` {does} the rule `{rule}`")?;

@@ -62,7 +62,7 @@ pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode>
     // The state directory of `sinew mcp`, which no variable changes.
     let state = Places::of_process()
         .state()
-        .context("there is no place for state; set XDG_STATE_HOME to an absolute directory")?;
+        .context("there is no state directory; set XDG_STATE_HOME to an absolute directory")?;
     match &args.command {
         Some(TrustCommand::List { json }) => return list(&Trusted::read(&state)?, *json),
         Some(TrustCommand::Revoke { dir }) => return revoke(global, &state, dir.as_deref()),
@@ -158,7 +158,7 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
             Ok(text) => text,
             Err(error) if is_absent(&error) => continue,
             Err(error) => {
-                say(&format!("{}: {error}; it is passed over", shown_path(&path)));
+                say(&format!("{}: {error}; it is left out", shown_path(&path)));
                 continue;
             }
         };
@@ -181,7 +181,7 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
             }
             Err(error) => {
                 let (path, error) = (shown_path(&path), error.trim_end());
-                say(&format!("{path}: {error}; it is passed over"));
+                say(&format!("{path}: {error}; it is left out"));
             }
         }
     }
@@ -220,7 +220,7 @@ fn started(place: String, said: CliInput, trusted: &Trusted) -> anyhow::Result<O
     let layered = match settled.or_else(|error| wiring::without_project(&said).map_err(|_| error)) {
         Ok(layered) => layered,
         Err(error) => {
-            say(&format!("{}: {error:#}; it is passed over", shown_line(&place)));
+            say(&format!("{}: {error:#}; it is left out", shown_line(&place)));
             return Ok(None);
         }
     };
@@ -236,7 +236,7 @@ fn started(place: String, said: CliInput, trusted: &Trusted) -> anyhow::Result<O
 fn or_without_project(looked: anyhow::Result<Layered>, said: &CliInput) -> anyhow::Result<Layered> {
     looked.or_else(|error| {
         let without = wiring::without_project(said).map_err(|_| anyhow::anyhow!("{error:#}"))?;
-        say(&format!("{error:#}; it is passed over"));
+        say(&format!("{error:#}; it is left out"));
         Ok(without)
     })
 }
@@ -254,7 +254,7 @@ fn tell(layered: &Layered) {
 
 fn refuse_where_held(keeps_from_trusting: bool) -> anyhow::Result<()> {
     if keeps_from_trusting {
-        bail!("`managed.trust` in {SYSTEM_FILE} lets nobody trust anything on this machine");
+        bail!("`managed.trust` in {SYSTEM_FILE} forbids trust on this machine");
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
         let other = || (!is_usual).then(|| marks.project_holding(own.as_deref(), &dir)).flatten();
         if let Some(project) = around.or_else(other) {
             bail!(
-                "your {what} would lie in {}, inside of the project {}, where others may have written it; \
+                "your {what} would be in {}, inside the project {}, where others may have written it; \
                  take HOME and {variable} out of what starts the server, or set {variable} to a directory \
                  outside",
                 dir.display(),

@@ -55,7 +55,7 @@ pub(crate) fn load(mut said: CliInput, helper: Helper, project: Project) -> anyh
         Project::Needed => settle(&said, &trusted)?,
         Project::Optional => settle(&said, &trusted).or_else(|error| {
             let mut without = without_project(&said)?;
-            without.warnings.push(format!("{error:#}; it is passed over"));
+            without.warnings.push(format!("{error:#}; it is left out"));
             Ok::<_, anyhow::Error>(without)
         })?,
     };
@@ -305,7 +305,7 @@ fn hold_roots(layered: &Layered, roots: &[PathBuf]) -> anyhow::Result<()> {
     match outside {
         None => Ok(()),
         Some(root) => bail!(
-            "the root {} lies outside of `managed.roots` in {SYSTEM_FILE}; use one beneath {}",
+            "the root {} is outside `managed.roots` in {SYSTEM_FILE}; use one beneath {}",
             root.display(),
             allowed.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ")
         ),

@@ -224,7 +224,7 @@ fn unusable(home: &Path) -> Option<&'static str> {
         Ok(meta) => (!meta.is_dir()).then_some("is no directory"),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound => Some("does not exist"),
-            io::ErrorKind::NotADirectory => Some("lies beneath a file"),
+            io::ErrorKind::NotADirectory => Some("is beneath a file"),
             _ => None,
         },
     }

@@ -209,9 +209,9 @@ fn a_project_that_is_trusted_runs_its_hooks_and_nothing_else_of_it() {
     for (command, code, words) in [
         ("command = [\"./handler.sh\"]", 0, ""),
         ("command = [\"/bin/sh\", \"handler.sh\"]", 0, ""),
-        ("command = [\"{root}/check\"]", 2, "lies beneath `.sinew/hooks`"),
-        ("command = [\"{root}/check\"]\nin_root = true", 2, "lies beneath `.sinew/hooks`"),
-        ("command = [\"/bin/sh\", \"../../../check\"]\nin_root = true", 2, "lies beneath"),
+        ("command = [\"{root}/check\"]", 2, "beneath `.sinew/hooks`"),
+        ("command = [\"{root}/check\"]\nin_root = true", 2, "beneath `.sinew/hooks`"),
+        ("command = [\"/bin/sh\", \"../../../check\"]\nin_root = true", 2, "except those beneath"),
     ] {
         let place = Place::new();
         let project = place.place.root.clone();

@@ -188,7 +188,7 @@ fn a_program_of_the_workspace_runs_only_where_that_is_said() {
         assert_eq!(place.noted("ran").is_none(), is_refused, "{command}");
         if is_refused {
             let is_unknown = command.contains("$d");
-            let words = if is_unknown { "nobody can tell" } else { "where a model can write it" };
+            let words = if is_unknown { "sinew cannot tell" } else { "where a model can write it" };
             has(&ran.err, words);
             has(&ran.err, "config.toml:1: the hook");
             // The line names the key.

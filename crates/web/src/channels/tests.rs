@@ -160,7 +160,7 @@ async fn telegram_errors_are_typed() {
             ("403 Forbidden", "", &said(blocked), chat(blocked)),
             (bad, "", &said(too_long), long(too_long)),
             (bad, "", &said("Bad Request: x"), refused("Bad Request: x")),
-            ("200 OK", "", "<html>", unanswered("what came is not of Telegram")),
+            ("200 OK", "", "<html>", unanswered("the answer is not in the form of Telegram")),
         ],
     )
     .await;

@@ -48,7 +48,7 @@ fn tended(dir: &Path, retention: Retention) -> (i64, Vec<String>, bool) {
 fn the_oldest_go_and_the_rest_is_whole() {
     for (max_records, n_left, pruned) in [
         (None, 62, None),
-        (Some(20), 21, Some("42 records went by retention, up to record 42")),
+        (Some(20), 21, Some("42 records were removed by retention, up to record 42")),
         // A fiftieth more may be there.
         (Some(61), 62, None),
     ] {
@@ -93,7 +93,7 @@ fn what_is_not_settled_stays() {
     let (left, went, is_whole) =
         tended(dir.path(), Retention { max_records: Some(5), ..UNBOUNDED });
     assert!(is_whole);
-    assert_eq!(went, ["1 records went by retention, up to record 1"], "{left}");
+    assert_eq!(went, ["1 records were removed by retention, up to record 1"], "{left}");
     assert_eq!(rows(dir.path(), "SELECT call_id FROM record WHERE phase = 'intent'"), ["open"]);
 }
 
