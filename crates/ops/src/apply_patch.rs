@@ -175,7 +175,7 @@ pub const NATIVE: Row<ApplyPatch> = Row {
     description: "Applies a unified or git diff, or a *** Begin Patch envelope: to all files or none.",
     params: &[
         Param::required("patch", "patch", ParamKind::String, ""),
-        Param::optional("path", "path", ParamKind::String, "The one file, whatever it names"),
+        Param::optional("path", "path", ParamKind::String, "Patch this file, whatever it names"),
         Param::optional(
             "strip",
             "strip",

@@ -62,8 +62,7 @@ pub enum BashOutputOut {
 /// The native row.
 pub const NATIVE: Row<BashOutput> = Row {
     name: "BashOutput",
-    description: "New output of a background command, or the list. Waits for `until`, `idle` or exit if \
-                  asked.",
+    description: "Returns new output of a background command, or lists them. Waits for `until`, `idle` or exit if asked.",
     params: &[
         Param::optional("bash_id", "id", ParamKind::String, ""),
         Param::optional("filter", "filter", ParamKind::String, "Regex: lines to show"),
@@ -78,7 +77,7 @@ pub const NATIVE: Row<BashOutput> = Row {
             "timeout",
             "timeout_ms",
             ParamKind::Integer { min: 0, cap: Some(MAX_WAIT_MS) },
-            "Max wait, ms; default 30000; alone: for exit",
+            "Max wait, ms; default 30000; alone, waits for exit",
         ),
     ],
     bound: Bound::HARD,

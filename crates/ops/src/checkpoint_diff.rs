@@ -42,8 +42,9 @@ pub const ROW: Row<CheckpointDiff> = Row {
     name: "CheckpointDiff",
     description: "Shows what a call changed.",
     params: &[
-        Param::required("id", "id", ParamKind::String, "As c12"),
-        Param::optional("now", "now", ParamKind::Boolean, "").or(Preset::Bool(false)),
+        Param::required("id", "id", ParamKind::String, "Such as c12"),
+        Param::optional("now", "now", ParamKind::Boolean, "Compare with the files now")
+            .or(Preset::Bool(false)),
     ],
     bound: Bound::HARD,
     core: false,

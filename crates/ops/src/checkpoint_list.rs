@@ -52,11 +52,11 @@ pub struct CheckpointListOut {
 /// The native row.
 pub const NATIVE: Row<CheckpointList> = Row {
     name: "CheckpointList",
-    description: "Lists what was kept before changes, newest first.",
+    description: "Lists checkpoints, the states before changes, newest first.",
     params: &[
         Param::optional("session", "session", ParamKind::String, ""),
         Param::optional("turn", "turn", ParamKind::String, ""),
-        Param::optional("path", "path", ParamKind::String, "Of it or beneath it"),
+        Param::optional("path", "path", ParamKind::String, "Only of this path or beneath it"),
         Param::optional(
             "limit",
             "limit",

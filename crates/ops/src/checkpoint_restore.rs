@@ -128,12 +128,12 @@ pub const NATIVE: Row<CheckpointRestore> = Row {
     description: "Undoes a checkpoint and the later ones of its session. Refused where others \
                   changed a file since, unless forced.",
     params: &[
-        Param::required("id", "id", ParamKind::String, "As c12"),
-        Param::optional("only", "only", ParamKind::Boolean, "Its paths alone"),
-        Param::optional("turn", "turn", ParamKind::Boolean, "Its whole turn"),
-        Param::optional("path", "path", ParamKind::String, "This path alone"),
+        Param::required("id", "id", ParamKind::String, "Such as c12"),
+        Param::optional("only", "only", ParamKind::Boolean, "Only its paths"),
+        Param::optional("turn", "turn", ParamKind::Boolean, "From the first of its turn"),
+        Param::optional("path", "path", ParamKind::String, "Only this path"),
         Param::optional("force", "force", ParamKind::Boolean, ""),
-        Param::optional("partial", "partial", ParamKind::Boolean, "Leave those files as they are"),
+        Param::optional("partial", "partial", ParamKind::Boolean, "Skip files that others changed"),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
     ],
     core: false,

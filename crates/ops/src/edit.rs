@@ -98,7 +98,12 @@ pub const NATIVE: Row<Edit> = Row {
         Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
         Param::required("old_string", "old_string", ParamKind::String, "Without line numbers"),
         Param::required("new_string", "new_string", ParamKind::String, ""),
-        Param::optional("replace_all", "replace_all", ParamKind::Boolean, "Replace every place"),
+        Param::optional(
+            "replace_all",
+            "replace_all",
+            ParamKind::Boolean,
+            "Replace every occurrence",
+        ),
         Param::optional("loose", "loose", ParamKind::Boolean, "Ignore whitespace, indent, quotes"),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only the diff"),
         Param::optional("expected_sha256", "expected_sha256", ParamKind::String, ""),

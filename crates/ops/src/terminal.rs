@@ -115,7 +115,7 @@ pub const NATIVE: Row<Terminal> = Row {
     params: &[
         Param::optional("command", "command", ParamKind::String, "Starts a terminal"),
         Param::optional("cwd", "cwd", ParamKind::String, "Default: where Bash is"),
-        Param::optional("id", "id", ParamKind::String, "A started one"),
+        Param::optional("id", "id", ParamKind::String, "A started terminal"),
         Param::optional("text", "text", ParamKind::String, "Typed as is; \\n is Enter"),
         Param::optional(
             "keys",
@@ -134,7 +134,7 @@ pub const NATIVE: Row<Terminal> = Row {
             "timeout",
             "timeout_ms",
             ParamKind::Integer { min: 0, cap: Some(MAX_WAIT_MS) },
-            "Max wait, ms; default 30000; alone: for exit",
+            "Max wait, ms; default 30000; alone, waits for exit",
         ),
         Param::optional("changes", "changes", ParamKind::Boolean, "Only changed lines"),
         Param::optional(

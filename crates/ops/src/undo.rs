@@ -58,12 +58,12 @@ pub const NATIVE: Row<Undo> = Row {
     description: "Undoes the last changes of this session, also those of commands. Refused where others \
                   changed a file since, unless forced.",
     params: &[
-        Param::optional("n", "n", ParamKind::Integer { min: 1, cap: None }, "How many")
+        Param::optional("n", "n", ParamKind::Integer { min: 1, cap: None }, "How many changes")
             .or(Preset::Int(1)),
-        Param::optional("redo", "redo", ParamKind::Boolean, "Take undos back"),
+        Param::optional("redo", "redo", ParamKind::Boolean, "Take back undos"),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
         Param::optional("force", "force", ParamKind::Boolean, ""),
-        Param::optional("partial", "partial", ParamKind::Boolean, "Leave those files as they are"),
+        Param::optional("partial", "partial", ParamKind::Boolean, "Skip files that others changed"),
     ],
     fail: |error, _| checkpoint_restore::failure(error, with_other_tool),
     ..Row::shaped(shape)
