@@ -487,7 +487,7 @@ def chat(directory, server):
     with check("a conversation is resumed"):
         screen = Screen(project.root, f"E2E_KEY={KEY} {binary} chat --resume latest")
         try:
-            contains(screen.until(end), "the session goes on after 2 turns")
+            contains(screen.until(end), "the session continues after 2 turns")
             screen.type("E2E-AGAIN in chat")
             screen.until(r"went on" + end)
             contains(json.dumps(server.journal("E2E-AGAIN in chat")[-1]["body"]), "E2E-CHAT make it uno", "not now")

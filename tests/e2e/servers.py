@@ -152,7 +152,7 @@ def from_httpbin(server, host):
         ("/html", {}, True, ["Herman Melville - Moby-Dick", "text/html"]),
         ("/html", {"format": "text"}, True, ["Moby-Dick"]),
         ("/json", {"format": "json"}, True, ['"slideshow"', "application/json"]),
-        ("/html", {"format": "json"}, False, ["is `json`, and the page is none"]),
+        ("/html", {"format": "json"}, False, ["is `json`, but the page is not JSON"]),
         ("/xml", {}, True, ["<slideshow"]),
         ("/robots.txt", {}, True, ["Disallow"]),
         ("/encoding/utf8", {}, True, ["∮ E⋅da = Q"]),

@@ -549,7 +549,7 @@ def failures(root, canary):
     before = canary.n_hits
     wrong = {"TAVILY_API_KEY": "tvly-wrong", "BRAVE_API_KEY": "wrong"}
     for query, told in [
-        ("busy", "takes no more searches now: status 429"), ("html", "is no JSON"), ("broken", "answers with status 500"),
+        ("busy", "takes no more searches now: status 429"), ("html", "is not JSON"), ("broken", "answers with status 500"),
         ("away", "redirects to 127.0.0.1"), ("slow", "did not answer within 2 s"),
     ]:
         with check(f"a search that fails: {query}"), variables(**KEYS):

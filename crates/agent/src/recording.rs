@@ -68,7 +68,7 @@ impl Recording {
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let (_, first) = lines.next().ok_or("the recording is empty")?;
         let header: RecordingHeader = serde_json::from_str(first)
-            .map_err(|error| format!("line 1 is no header of a recording: {error}"))?;
+            .map_err(|error| format!("line 1 is not the header of a recording: {error}"))?;
         if header.sinew_recording != VERSION {
             return Err(format!(
                 "the recording has version {}, and this sinew reads version {VERSION}",
@@ -182,7 +182,7 @@ mod tests {
         for (text, problem) in [
             (format!("{header}\n{turn}\n"), None),
             (String::new(), Some("is empty")),
-            (String::from("{}"), Some("line 1 is no header")),
+            (String::from("{}"), Some("line 1 is not the header")),
             (header.replace(":1,", ":2,"), Some("has version 2")),
             (format!("{header}\n{turn}\n{{\"entry\":\"x\"}}"), Some("line 3: unknown variant")),
         ] {

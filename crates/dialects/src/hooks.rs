@@ -337,7 +337,7 @@ fn moltis_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, Stri
         HookEvent::AfterModelCall | HookEvent::MessageSending | HookEvent::MessageReceived => {
             match data {
                 Value::Object(data) => changes = data,
-                _ => return Err(String::from("its `data` is no object")),
+                _ => return Err(String::from("its `data` is not an object")),
             }
         }
         _ => return Err(format!("nothing can be changed at {event}")),
@@ -651,7 +651,7 @@ mod tests {
         check("moltis", before, (0, "", ""), go_on());
         check("moltis", before, (1, "", "no"), block("no"));
         check("moltis", before, (2, "", "no"), Err("exit code 2"));
-        check("moltis", before, (0, "text", ""), Err("no JSON object"));
+        check("moltis", before, (0, "text", ""), Err("not a JSON object"));
         check(
             "moltis",
             before,

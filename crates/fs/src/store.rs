@@ -65,7 +65,7 @@ impl fmt::Display for NotStored {
                 "at most {MAX_STORED_FILES} entries and {MAX_STORED_BYTES} bytes are kept there, so remove some"
             ),
             // A link in the place of the directory gives these.
-            Self::System(Errno::LOOP | Errno::NOTDIR) => f.write_str("it is no directory"),
+            Self::System(Errno::LOOP | Errno::NOTDIR) => f.write_str("it is not a directory"),
             Self::System(errno) => write!(f, "{errno}"),
         }
     }

@@ -458,7 +458,7 @@ fn take_back(
         return (why, false);
     }
     let rest = match journal {
-        Some(_) => "the next start of sinew goes on with that",
+        Some(_) => "the next start of sinew continues with that",
         None => "old contents are beside the files under names like `.sinew-*.tmp`",
     };
     let failed = failed.join("; ");

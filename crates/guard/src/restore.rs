@@ -152,7 +152,7 @@ impl Guard {
         let (first, further) = match &restore.choice {
             RestoreChoice::Id(id) => {
                 let no_id = |problem| {
-                    ToolError::argument(restore.argument, format!("is no checkpoint: {problem}"))
+                    ToolError::argument(restore.argument, format!("is not a checkpoint: {problem}"))
                 };
                 (id.parse().map_err(no_id)?, Vec::new())
             }

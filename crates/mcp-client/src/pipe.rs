@@ -178,7 +178,7 @@ impl Transport<RoleClient> for Pipe {
                 }
                 Line::Noise if self.trouble.skip(line) => {
                     self.trouble.end(format!(
-                        "it printed more than {} MiB that are no message",
+                        "it printed more than {} MiB that are not messages",
                         MAX_NOISE >> 20
                     ));
                     return None;

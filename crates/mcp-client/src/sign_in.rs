@@ -422,7 +422,7 @@ async fn begun(
     let page = manager.get_authorization_url(&scopes).await?;
     // The page is the word of the server, and a browser opens it.
     requests.0.client(&page).map_err(|why| {
-        AuthError::AuthorizationFailed(format!("its page is no usable address: {why}"))
+        AuthError::AuthorizationFailed(format!("the address of its page cannot be used: {why}"))
     })?;
     Ok((manager, page, token_endpoint))
 }

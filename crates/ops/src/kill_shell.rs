@@ -50,7 +50,7 @@ fn shape(_args: &KillShellArgs, one: Background, _shaping: &Shaping<'_>) -> Repl
     let mut text = end::refusal_lines(&one.findings);
     text.push_str(&waits::line(&one));
     if 0 < one.n_unread {
-        text.push_str(&format!("\n[{} bytes of its output were not looked at]", one.n_unread));
+        text.push_str(&format!("\n[{} bytes of its output were not read]", one.n_unread));
     }
     let mut reply = Reply::text(text);
     reply.meta.output_path = one.stored;

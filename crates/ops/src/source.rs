@@ -130,7 +130,7 @@ impl TextForm {
             ContentKind::Encoded(encoding) => match encoding.decode(bytes) {
                 Some(text) => Ok(Self::Encoded(encoding, text)),
                 None => Err(refused(format!(
-                    "the mark says {}, but the bytes are no text in it and cannot be edited: {}",
+                    "the mark says {}, but the bytes are not text in it and cannot be edited: {}",
                     encoding.name(),
                     cx.shown(&target.path)
                 ))),

@@ -300,7 +300,7 @@ fn json(text: &str) -> Result<String, ToolError> {
         return Err(too_large());
     }
     let value: Value = serde_json::from_str(text).map_err(|error| {
-        ToolError::argument("format", format!("is `json`, and the page is none: {error}"))
+        ToolError::argument("format", format!("is `json`, but the page is not JSON: {error}"))
     })?;
     // Indented, a deeply nested value becomes a hundred times as long.
     let mut indented = Limited { text: Vec::new(), most: most_indented };
@@ -423,7 +423,7 @@ fn shape(_args: &WebFetchArgs, out: WebFetchOut, _shaping: &Shaping<'_>) -> Repl
         }
         WebContent::Stored(Some(path)) => head.push_str(&format!("\n[stored in {path}]\n")),
         WebContent::Stored(None) => {
-            head.push_str("\n[it is no text, and outputs are not stored]\n")
+            head.push_str("\n[it is not text, and outputs are not stored]\n")
         }
         WebContent::Nothing => head.push_str("\n[no body]\n"),
     }

@@ -56,7 +56,8 @@ pub fn judge(before: &[u8], after: &[u8], of: ConfigOf) -> Result<(), String> {
         if old == new {
             continue;
         }
-        let fate = fate(key).ok_or_else(|| format!("`{key}` is no key that commands may set"))?;
+        let fate =
+            fate(key).ok_or_else(|| format!("`{key}` is not a key that commands may set"))?;
         let values = match fate {
             Fate::Allowed(values) => values,
             Fate::Executes => return Err(format!("`{key}` makes git execute a program")),
@@ -93,7 +94,7 @@ pub(crate) fn judge_sequencer_options(text: &[u8]) -> bool {
 
 /// Returns why a command may not set a key, written as git names it, to a value.
 pub fn judge_value(key: &str, value: &str) -> Result<(), String> {
-    let key = parse_key(key).ok_or_else(|| format!("`{key}` is no key"))?;
+    let key = parse_key(key).ok_or_else(|| format!("`{key}` is not a key"))?;
     match fate(&key) {
         // Which remotes there are decides, and this is not known.
         Some(Fate::Allowed(Values::RemoteName)) => Ok(()),
@@ -102,7 +103,7 @@ pub fn judge_value(key: &str, value: &str) -> Result<(), String> {
             let context = Context { of: ConfigOf::Repository, remotes: Vec::new() };
             context.check(values, &key, Some(value))
         }
-        _ => Err(format!("`{key}` is no key that commands may set")),
+        _ => Err(format!("`{key}` is not a key that commands may set")),
     }
 }
 
@@ -110,7 +111,7 @@ pub fn judge_value(key: &str, value: &str) -> Result<(), String> {
 pub fn judge_removal(key: &str) -> Result<(), String> {
     match fate_of(key) {
         Some(Fate::Allowed(_)) => Ok(()),
-        _ => Err(format!("`{key}` is no key that commands may remove")),
+        _ => Err(format!("`{key}` is not a key that commands may remove")),
     }
 }
 

@@ -65,7 +65,7 @@ impl ProxyAddress {
         let host = url.host_str().unwrap_or_default();
         let is_plain = |c: u8| c.is_ascii_alphanumeric() || b"-._:[]".contains(&c);
         if host.is_empty() || !host.bytes().all(is_plain) {
-            return Err(format!("`{}` is no host", host.escape_debug()));
+            return Err(format!("`{}` is not a host", host.escape_debug()));
         }
         if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
             return Err(String::from("it must end after its host and port"));
@@ -196,9 +196,9 @@ mod tests {
             ("socks5://one.test", "not `socks5`"),
             ("http://one.test/path", "after its host"),
             ("http://", "empty host"),
-            ("http://${PROXY}:3128", "is no host"),
-            ("http://a{b}.test:1", "is no host"),
-            ("http://`id`", "is no host"),
+            ("http://${PROXY}:3128", "is not a host"),
+            ("http://a{b}.test:1", "is not a host"),
+            ("http://`id`", "is not a host"),
         ] {
             let error = read(&[("HTTPS_PROXY", value)]).expect_err(value);
             assert!(error.starts_with("`HTTPS_PROXY`") && error.contains(part), "{error}");

@@ -489,7 +489,7 @@ pub fn held(
                 // What moves is beneath the directory before, and beneath the destination after.
                 let may_move = || targets.files.iter().any(|f| paths.may_lie_beneath(&f.path));
                 if taken.is_none() && moves && may_move() {
-                    unclear = Some("what is moved may hold what is meant");
+                    unclear = Some("the moved directory may hold a path that the rule matches");
                 }
                 let named = targets.files.iter().map(|file| file.path.as_path());
                 let mut meant = named.chain(taken.into_iter().flatten().map(PathBuf::as_path));

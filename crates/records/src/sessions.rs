@@ -72,7 +72,7 @@ pub enum SessionError {
     #[error("there is no session `{0}`; `sinew sessions list` lists them")]
     Unknown(String),
     /// Another process added an entry.
-    #[error("another process goes on with the session `{0}`; end one of them")]
+    #[error("another process continues the session `{0}`; end one of them")]
     Taken(String),
     /// Another process has the session.
     #[error(

@@ -252,7 +252,7 @@ fn reply<T: Serialize>(
         Ok(Value::String(text)) => Ok(Reply::text(text)),
         Ok(value) => Ok(Reply::json(value)),
         Err(error) => {
-            let what = "the result of this tool is no JSON";
+            let what = "the result of this tool is not JSON";
             Err(ToolError::new(Kind::ExecutionFailed, what).source(error))
         }
     }

@@ -604,7 +604,7 @@ fn server_without_database_home_warns() {
         (String::from("daemon:x:4242:4242::/:\n"), "has no entry for you"),
         (naming(&at("none")), "does not exist"),
         (naming("relative"), "names no directory"),
-        (naming(&at("file")), "is no directory"),
+        (naming(&at("file")), "is not a directory"),
         (naming(&at("file/x")), "is beneath a file"),
     ] {
         for variables in [&[][..], &[("SINEW_LOG", Some("error"))]] {

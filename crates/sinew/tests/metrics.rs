@@ -113,7 +113,7 @@ fn a_file_that_cannot_be_is_refused_by_its_key() {
         ("metrics.file", missing, "the directory of `metrics.file` must be there"),
         ("metrics.file", linked, "name another file"),
         ("metrics.file", of_others.clone(), "not a file of sinew"),
-        ("metrics.file", place.home.clone(), "no regular file"),
+        ("metrics.file", place.home.clone(), "not a regular file"),
     ] {
         let (code, said) = call(&place, &set(key, &path), "List", &json!({}));
         assert!(code == 2 && said.contains(words), "{key} {path:?}: {code} {said}");

@@ -201,7 +201,7 @@ fn output_that_cannot_be_kept_is_said() {
                 &[][..],
                 [".molf/tool-output/ may not be written here", "cannot be written, or is full"],
             ),
-            ("a file", &[], ["it is no directory", "cannot be written, or is full"]),
+            ("a file", &[], ["it is not a directory", "cannot be written, or is full"]),
             ("full", &[], ["at most 1000 entries", "cannot be written, or is full"]),
             (
                 "denied",

@@ -494,12 +494,12 @@ const BAD: &[(&str, LayOut, &str)] = &[
     (
         "cursor",
         |setup| drop(setup.write(".cursor/mcp.json", "{\"mcpServers\": \"x\"}")),
-        "`mcpServers` is no object",
+        "`mcpServers` is not an object",
     ),
     (
         "gemini",
         |setup| drop(setup.write(".gemini/settings.json", "{\"mcpServers\": []}")),
-        "`mcpServers` is no object",
+        "`mcpServers` is not an object",
     ),
     (
         "vscode",

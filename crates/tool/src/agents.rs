@@ -245,7 +245,7 @@ impl AgentSpawner for NoAgents {
     ) -> BoxFuture<'a, Result<Vec<AgentReport>, ToolError>> {
         Box::pin(async {
             Err(ToolError::new(Kind::Unavailable, "no model is configured for sub-agents")
-                .hint("the user can set `agent.model`, and start this server anew"))
+                .hint("the user can set `agent.model`, and restart this server"))
         })
     }
 }

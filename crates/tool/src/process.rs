@@ -330,7 +330,7 @@ impl SandboxFindings {
         let links = line("links that lead outside now: ", &self.links, self.n_more_links);
         let unseen = match self.n_unseen_links {
             0 => None,
-            n => Some(format!("{n} more new links were not looked at")),
+            n => Some(format!("{n} more new links were not checked")),
         };
         changed.into_iter().chain(later).chain(links).chain(unseen).collect()
     }

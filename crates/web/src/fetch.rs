@@ -474,7 +474,7 @@ impl Step {
                 let method = request.method.escape_debug();
                 ToolError::new(
                     Kind::InvalidArgs,
-                    format!("`{method}` is no method that can be sent"),
+                    format!("`{method}` is not a method that can be sent"),
                 )
             })?;
         let mut headers = HeaderMap::new();

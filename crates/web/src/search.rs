@@ -288,7 +288,7 @@ fn results(
         return Err(wrong(String::from("is empty")));
     }
     let answer: Value = serde_json::from_slice(&response.body)
-        .map_err(|error| wrong(format!("is no JSON: {error}")))?;
+        .map_err(|error| wrong(format!("is not JSON: {error}")))?;
     let found = match provider {
         SearchProvider::Tavily | SearchProvider::SearXng => rows(&answer, "/results"),
         SearchProvider::Brave => match answer.is_object() {

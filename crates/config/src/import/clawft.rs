@@ -151,7 +151,7 @@ fn url_policy(policy: &Value, imported: &mut Imported) -> Result<(), String> {
     for name in blocked.iter().flatten() {
         let patterns = url_policy::patterns(name);
         if patterns.is_empty() {
-            imported.note(format!("`tools.urlPolicy`: `{name}` is no host, and is left out"));
+            imported.note(format!("`tools.urlPolicy`: `{name}` is not a host, and is left out"));
         }
         hosts.extend(patterns.iter().map(ToString::to_string));
     }

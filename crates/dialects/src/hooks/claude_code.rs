@@ -196,7 +196,7 @@ mod tests {
         check(after, (0, &decides("ask", ""), ""), Err("`ask`"));
         check(HookEvent::BeforePrompt, (2, "", "no"), block("no"));
         check(HookEvent::TurnEnd, (2, "", "go on"), Err("nothing can be stopped"));
-        check(before, (0, "{", ""), Err("no JSON object"));
+        check(before, (0, "{", ""), Err("not a JSON object"));
     }
 
     #[test]

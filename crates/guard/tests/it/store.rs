@@ -115,7 +115,7 @@ fn bounded_store_follows_no_link() {
         fs::create_dir(tree.root.join(".molf")).unwrap();
         tree.link(".molf/tool-output", &target);
         let error = store.put("a", "x").unwrap_err();
-        assert!(error.message.ends_with("it is no directory"), "{error}");
+        assert!(error.message.ends_with("it is not a directory"), "{error}");
         fs::remove_dir_all(tree.root.join(".molf")).unwrap();
     }
     assert_eq!(fs::read_dir(&tree.outside).unwrap().count(), 1);

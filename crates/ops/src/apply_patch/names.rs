@@ -139,7 +139,7 @@ impl EntryNames {
         let path = plain(written);
         if path.is_empty() || path.ends_with('/') {
             let message =
-                format!("a name at line {line} of the patch is no name of a file: {written}");
+                format!("a name at line {line} of the patch is not the name of a file: {written}");
             return Err(ToolError::new(Kind::InvalidPath, message));
         }
         if let Some(at) = known.get(&path) {

@@ -741,7 +741,7 @@ fn errors_of_the_patch_name_its_line() {
             "diff --git a/a b/a\nBinary files a/a and b/a differ\n",
             "line 2 of the patch changes a binary file",
         ),
-        ("--- a/a/\n+++ b/a/\n@@ -1 +1 @@\n-1\n+2\n", "no name of a file: a/"),
+        ("--- a/a/\n+++ b/a/\n@@ -1 +1 @@\n-1\n+2\n", "not the name of a file: a/"),
     ] {
         let world = world(AB);
         let (kind, message) = apply(&world, json!({ "patch": patch })).expect_err(patch);

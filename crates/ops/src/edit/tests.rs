@@ -377,7 +377,7 @@ fn broken_text_and_binaries_are_refused() {
         "a",
         "b",
         Kind::Binary,
-        "the mark says UTF-16LE, but the bytes are no text in it and cannot be edited: a",
+        "the mark says UTF-16LE, but the bytes are not text in it and cannot be edited: a",
     );
     check_error(
         b"a\0b",

@@ -167,7 +167,7 @@ fn bad_arguments_are_refused() {
         (json!({ "body": "x" }), "argument `body` cannot be sent"),
         (json!({ "format": "pdf" }), "argument `format` must be one of"),
         (json!({ "max_bytes": 0 }), "argument `max_bytes` must be at least 1"),
-        (json!({ "format": "json" }), "is `json`, and the page is none"),
+        (json!({ "format": "json" }), "is `json`, but the page is not JSON"),
     ] {
         let told = fetched("text", args.clone()).expect_err("refused");
         assert!(told.contains(problem), "{args}: {told}");

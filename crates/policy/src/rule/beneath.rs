@@ -45,7 +45,7 @@ impl Taken {
     /// Rejects a real path that did not exist when the call was judged.
     pub fn check(&self, real: &Path) -> Result<(), FileError> {
         if self.denied.hides(real, false) {
-            return Err(FileError::Denied(String::from("a rule denies what it takes along")));
+            return Err(FileError::Denied(String::from("a rule denies a path beneath it")));
         }
         if self.asks.hides(real, false) { Err(FileError::Changed) } else { Ok(()) }
     }

@@ -46,7 +46,7 @@ pub(super) fn later(open: &mut Open, reply: &mut Reply) {
 
 fn lines(one: &Background) -> Vec<String> {
     let (id, state, command) = (&one.id, one.state(), one.short_command());
-    let end = format!("[{id} has ended: {state}, {} bytes not looked at: {command}]", one.n_unread);
+    let end = format!("[{id} has ended: {state}, {} bytes not read: {command}]", one.n_unread);
     let consequences = one.findings.consequences().into_iter().map(|line| format!("[{id} {line}]"));
     let shown = |path: &Path| line_name(path).into_owned();
     let changes = one.findings.changes.iter().flat_map(|changes| changes.lines(shown));

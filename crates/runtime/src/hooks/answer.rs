@@ -9,14 +9,14 @@ pub(super) fn check(event: HookEvent, answer: HookAnswer) -> Result<HookAnswer, 
         return Ok(answer);
     };
     if changes.get("arguments").is_some_and(|arguments| !arguments.is_object()) {
-        return Err(String::from("its `arguments` are no object"));
+        return Err(String::from("its `arguments` are not an object"));
     }
     if let Some(moment) = AgentEvent::example(event) {
         moment.changed(changes.clone()).map_err(|why| format!("its answer does not fit: {why}"))?;
     }
     let Some(reply) = changes.get("reply") else { return Ok(answer) };
     let Some(reply) = reply.as_object() else {
-        return Err(String::from("its `reply` is no object"));
+        return Err(String::from("its `reply` is not an object"));
     };
     if let Some(key) = reply.keys().find(|key| !["content", "structured"].contains(&key.as_str())) {
         return Err(format!("`{key}` of a reply cannot be changed; known: content, structured"));
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn answers_of_other_types_are_failures() {
         check_change(r#"{"arguments":{}}"#, Ok(()));
-        check_change(r#"{"arguments":[]}"#, Err("no object"));
-        check_change(r#"{"reply":"x"}"#, Err("no object"));
+        check_change(r#"{"arguments":[]}"#, Err("not an object"));
+        check_change(r#"{"reply":"x"}"#, Err("not an object"));
         check_change(r#"{"reply":{"ok":true}}"#, Err("`ok` of a reply"));
         check_change(r#"{"reply":{"content":"x","structured":null}}"#, Ok(()));
         check_change(r#"{"reply":{"content":[{"type":"text","text":"x"}]}}"#, Ok(()));

@@ -318,7 +318,7 @@ impl CommandHook {
             OwnEnd::Lost => return Err(String::from("the process that followed it is gone")),
         };
         let stdout = std::str::from_utf8(&ran.stdout)
-            .map_err(|_| String::from("what it wrote is not UTF-8"))?;
+            .map_err(|_| String::from("its output is not UTF-8"))?;
         let stderr = String::from_utf8_lossy(&ran.stderr);
         (self.settings.form.answer)(event, &HookEnd { code, stdout, stderr: &stderr })
     }

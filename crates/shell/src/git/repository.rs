@@ -14,13 +14,13 @@ pub(super) fn odd(why: impl Into<String>) -> Unclear {
 /// Returns the directory of a repository; rejects one that may run something when it is read.
 pub(super) fn check(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
     if dir.components().any(|part| part.as_os_str() == ".git") {
-        return Err(odd("a directory of a repository's own is no place to look at it from"));
+        return Err(odd("it runs inside the directory `.git`"));
     }
     let files = scene.files;
     let mut top = None;
     for above in dir.ancestors() {
         if is_there(files, &above.join("HEAD"))? || is_there(files, &above.join("commondir"))? {
-            return Err(odd("git may take a directory of another making for a repository"));
+            return Err(odd("git may take this directory, or one above it, for a bare repository"));
         }
         let git = above.join(".git");
         if !is_there(files, &git)? {

@@ -68,7 +68,7 @@ impl StoredTranscript {
         let claim = sessions.claim(&stored.id)?;
         // Another process may have had it since it was looked up.
         if sessions.find(&stored.id)?.is_none_or(|now| now.n_entries != stored.n_entries) {
-            bail!("another process went on with the session `{}` meanwhile; try again", stored.id);
+            bail!("another process continued the session `{}` meanwhile; try again", stored.id);
         }
         let n_entries = AtomicU64::new(stored.n_entries);
         let (id, recording) = (stored.id.clone(), Mutex::default());

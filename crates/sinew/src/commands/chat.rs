@@ -116,7 +116,7 @@ impl Chat<'_> {
         ));
         let n_turns = agent.session().n_turns();
         if 0 < n_turns {
-            say(&format!("the session goes on after {n_turns} turns"));
+            say(&format!("the session continues after {n_turns} turns"));
         }
         if agent.session().is_in_turn() {
             say("its last turn was interrupted; an empty line continues it");

@@ -382,7 +382,7 @@ impl Answer {
         let mut words = format!("{} ({}): {}\n", self.ruling, self.rule, screen::told(&self.why));
         let origin = screen::told(self.origin.as_deref().unwrap_or("built-in"));
         words.push_str(&format!("decided by a rule of: {origin}\n"));
-        words.push_str("what is asked, with what is not seen made visible:\n");
+        words.push_str("the command or call, with invisible characters escaped:\n");
         let indented =
             |text: &str| -> String { text.lines().map(|line| format!("  {line}\n")).collect() };
         words.push_str(&indented(&self.display));

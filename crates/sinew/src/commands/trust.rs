@@ -118,7 +118,7 @@ fn directory(dir: Option<&Path>) -> anyhow::Result<PathBuf> {
     let real = std::fs::canonicalize(dir).with_context(|| dir.display().to_string())?;
     match real.is_dir() {
         true => Ok(real),
-        false => bail!("{} is no directory; name the project", dir.display()),
+        false => bail!("{} is not a directory; name the project", dir.display()),
     }
 }
 

@@ -101,7 +101,7 @@ fn chosen(
             (Ok(n), _) if 0 < n => n,
             (_, Ok(id)) => return Ok(vec![id]),
             _ => bail!(
-                "`{}` is no number of changes and no checkpoint: give a number from 1, or an id such as c12",
+                "`{}` is neither a number of changes nor a checkpoint: give a number from 1, or an id such as c12",
                 shown_line(text)
             ),
         },

@@ -185,7 +185,7 @@ fn read(path: &Path) -> io::Result<Text> {
         opened => opened?,
     };
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = String::new();
     file.take(MAX_BYTES + 1).read_to_string(&mut text)?;

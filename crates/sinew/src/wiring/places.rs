@@ -221,7 +221,7 @@ impl DatabaseHome {
 /// Returns why a path is certainly no directory. Other errors return `None`, since its files may bind.
 fn unusable(home: &Path) -> Option<&'static str> {
     match std::fs::metadata(home) {
-        Ok(meta) => (!meta.is_dir()).then_some("is no directory"),
+        Ok(meta) => (!meta.is_dir()).then_some("is not a directory"),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound => Some("does not exist"),
             io::ErrorKind::NotADirectory => Some("is beneath a file"),

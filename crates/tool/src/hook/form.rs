@@ -129,8 +129,8 @@ fn own_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, String>
 pub fn object(stdout: &str) -> Result<Map<String, Value>, String> {
     match serde_json::from_str(stdout) {
         Ok(Value::Object(said)) => Ok(said),
-        Ok(_) => Err(String::from("what it wrote is no JSON object")),
-        Err(error) => Err(format!("what it wrote is no JSON object: {error}")),
+        Ok(_) => Err(String::from("its output is not a JSON object")),
+        Err(error) => Err(format!("its output is not a JSON object: {error}")),
     }
 }
 
@@ -158,7 +158,7 @@ fn said(event: HookEvent, mut said: Map<String, Value>) -> Result<HookAnswer, St
     let because = match because {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text,
-        Some(_) => return Err(String::from("its `reason` is no text")),
+        Some(_) => return Err(String::from("its `reason` is not a text")),
     };
     match decision.as_ref().map(|word| word.as_str().unwrap_or_default()) {
         Some("block") if said.is_empty() => Ok(HookAnswer::Block(reason(&because))),
@@ -216,10 +216,10 @@ mod tests {
         check(before, (0, r#"{"session":"x"}"#, ""), Err("the key `session`"));
         check(before, (0, r#"{"decision":"allow"}"#, ""), Err("neither"));
         check(before, (0, r#"{"decision":1}"#, ""), Err("neither"));
-        check(before, (0, r#"{"decision":"block","reason":1}"#, ""), Err("no text"));
+        check(before, (0, r#"{"decision":"block","reason":1}"#, ""), Err("not a text"));
         check(before, (0, r#"{"decision":"block","arguments":{}}"#, ""), Err("at once"));
-        check(before, (0, "hello", ""), Err("no JSON object"));
-        check(before, (0, "[1]", ""), Err("no JSON object"));
+        check(before, (0, "hello", ""), Err("not a JSON object"));
+        check(before, (0, "[1]", ""), Err("not a JSON object"));
         check(before, (1, "", ""), Err("exit code 1"));
         let long = "é".repeat(5_000);
         check(before, (2, "", &long), Ok(block(&"é".repeat(2_048))));

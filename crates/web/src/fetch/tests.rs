@@ -356,9 +356,9 @@ async fn headers_and_methods_that_mislead_are_refused() {
         ("GET", "Proxy-Authorization", "x", "cannot be sent"),
         ("GET", "a b", "x", "the header `a b` cannot be sent"),
         ("GET", "a", "x\r\nb: y", "the header `a` cannot be sent"),
-        ("CONNECT", "a", "x", "`CONNECT` is no method"),
-        ("TRACE", "a", "x", "`TRACE` is no method"),
-        ("G T", "a", "x", "`G T` is no method"),
+        ("CONNECT", "a", "x", "`CONNECT` is not a method"),
+        ("TRACE", "a", "x", "`TRACE` is not a method"),
+        ("G T", "a", "x", "`G T` is not a method"),
     ] {
         let headers = vec![(name.to_owned(), value.to_owned())];
         let request = WebRequest { method: method.to_owned(), headers, ..request() };

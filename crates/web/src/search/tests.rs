@@ -126,8 +126,8 @@ fn failures_say_what_to_do() {
             (500, "", "execution_failed", "answers with status 500"),
             (301, "", "execution_failed", "answers with status 301"),
             (200, "", "execution_failed", "is empty"),
-            (200, "<!doctype html><p>captcha", "execution_failed", "is no JSON"),
-            (200, "{\"results\": [", "execution_failed", "is no JSON"),
+            (200, "<!doctype html><p>captcha", "execution_failed", "is not JSON"),
+            (200, "{\"results\": [", "execution_failed", "is not JSON"),
             (200, "7", "execution_failed", "has no list of results"),
             (200, "\"text\"", "execution_failed", "has no list of results"),
         ] {
@@ -143,7 +143,7 @@ fn failures_say_what_to_do() {
     let odd = response(200, r#"{"hits": [1]}"#);
     assert_eq!(results(SearchProvider::Endpoint, &odd, &any).expect("no list"), []);
     let deep = "[".repeat(100_000);
-    assert!(read(SearchProvider::Endpoint, 200, &deep)[0].contains("is no JSON"));
+    assert!(read(SearchProvider::Endpoint, 200, &deep)[0].contains("is not JSON"));
     let cut = WebResponse { is_cut: true, ..response(200, "[]") };
     let told = results(SearchProvider::Endpoint, &cut, &asked()).expect_err("an error").message;
     assert!(told.contains("larger than 2097152 bytes"), "{told}");

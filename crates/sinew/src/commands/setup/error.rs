@@ -52,7 +52,7 @@ impl EditError {
 fn shape(key: &str) -> String {
     match key {
         "" => String::from("the file holds no object"),
-        key => format!("`{key}` is no object"),
+        key => format!("`{key}` is not an object"),
     }
 }
 

@@ -219,7 +219,7 @@ fn what_cannot_be_edited_is_an_error() {
         (TextFormat::Json, "{'a': 1}", "line 1, column 2: "),
         (TextFormat::Json, "{\"a\": 1 \"b\": 2}", "line 1, column "),
         (TextFormat::Json, "[]", "the file holds no object"),
-        (TextFormat::Json, "{\"servers\": \"x\"}", "`servers` is no object"),
+        (TextFormat::Json, "{\"servers\": \"x\"}", "`servers` is not an object"),
         (
             TextFormat::Json,
             "{\"servers\": {\"sinew\": 1}}",
@@ -227,8 +227,8 @@ fn what_cannot_be_edited_is_an_error() {
         ),
         (TextFormat::Json, "{\"servers\": {}, \"servers\": {}}", "the key appears twice"),
         (TextFormat::Toml, "a = 1\nb = \n", "line 2, column "),
-        (TextFormat::Toml, "servers = \"x\"", "`servers` is no object"),
-        (TextFormat::Toml, "[[servers]]\na = 1", "`servers` is no object"),
+        (TextFormat::Toml, "servers = \"x\"", "`servers` is not an object"),
+        (TextFormat::Toml, "[[servers]]\na = 1", "`servers` is not an object"),
         (
             TextFormat::Toml,
             "[servers.sinew]\nurl = \"x\"",
