@@ -129,7 +129,7 @@ const WORDS: &[(&str, usize)] = &[
     ("sinew-sandbox", 1),
     ("sinew-shell", 3),
     ("sinew-testkit", 5),
-    ("sinew-tool", 9),
+    ("sinew-tool", 7),
     ("sinew-web", 0),
     ("xtask", 13),
 ];

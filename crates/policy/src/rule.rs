@@ -430,13 +430,12 @@ impl Rule {
             (Fit::Yes, _) => (self.verdict, format!("the rule `{self}` of {place} {does}{why}")),
             (_, Some(unclear)) => (
                 Verdict::Ask,
-                format!("{unclear}, and the rule `{self}` of {place} may mean it{why}"),
+                format!("{unclear}, and the rule `{self}` of {place} may match it{why}"),
             ),
             (_, None) => (
                 Verdict::Ask,
                 format!(
-                    "a word of it is only known when it runs, and the rule `{self}` of {place} \
-                     may mean it{why}"
+                    "a word of it is only known when it runs, and the rule `{self}` of {place} may match it{why}"
                 ),
             ),
         };

@@ -283,7 +283,7 @@ fn the_reason_names_the_rule() {
         ),
         (
             "ls \"a",
-            "it cannot be parsed, and the rule `git push *` of a test may mean it: people push",
+            "it cannot be parsed, and the rule `git push *` of a test may match it: people push",
         ),
     ] {
         assert_eq!(judged(&place, text, &rules).2, why);

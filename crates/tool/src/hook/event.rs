@@ -48,10 +48,10 @@ impl HookEvent {
     pub fn about(self) -> &'static str {
         match self {
             Self::BeforeToolExecute => "A tool is about to be judged and run.",
-            Self::AfterToolExecute => "A tool ran, whether or not it did its deed.",
+            Self::AfterToolExecute => "A tool ran, and succeeded or failed.",
             Self::Persist => {
-                "The reply to a call, also to one that was refused, is about to be bounded, kept and \
-                 handed out."
+                "The reply to a call, also to one that was refused, is about to be shortened, stored and \
+                 returned."
             }
             Self::Approval => "An approver is asked whether a call may run, or has answered.",
             Self::MessageSending => {

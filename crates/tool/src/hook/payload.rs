@@ -139,7 +139,7 @@ payloads! {
         pub cwd: Cow<'a, str>,
         /// The arguments as the model wrote them and earlier hooks changed them.
         pub arguments: &'a Arguments,
-        /// The real paths that the arguments name; null where that cannot be told.
+        /// The real paths that the arguments name; null where they are not known.
         pub paths: NamedPaths<'a>,
     }
 
@@ -153,16 +153,16 @@ payloads! {
 
     /// What leaves to the model.
     pub struct HookReply<'a> {
-        /// Whether the deed was done.
+        /// Whether the call succeeded.
         pub ok: bool,
         /// What the model sees: blocks of text, pictures and files. A hook may put a text or a list of
         /// blocks of text in its place.
         pub content: &'a [Block],
         /// The result object of the vocabulary, or null. A hook may put another one in its place.
         pub structured: Option<&'a Value>,
-        /// Why the deed was not done, or null.
+        /// Why the call failed, or null.
         pub error: Option<&'a ErrorBody>,
-        /// What is known beside the content.
+        /// Metadata of the reply.
         pub meta: &'a Meta,
     }
 
@@ -176,7 +176,7 @@ payloads! {
         pub tool: String,
         /// The operation behind the name, which is the same in every vocabulary.
         pub operation: String,
-        /// What the call does to the outside: `change`, `execute` and so on.
+        /// The effects of the call: `change`, `execute` and so on.
         pub effects: Vec<String>,
         /// The real paths that it names.
         pub paths: Vec<String>,
@@ -190,7 +190,7 @@ payloads! {
         pub rule: String,
         /// Why it asks.
         pub why: String,
-        /// Who is asked.
+        /// The approver that is asked.
         pub approver: String,
         /// `asked` or `answered`.
         pub state: String,
@@ -272,7 +272,7 @@ payloads! {
         pub session: String,
         /// The model.
         pub model: String,
-        /// What the model is told first.
+        /// The system prompt.
         pub system_prompt: String,
         /// The conversation.
         pub messages: Vec<Value>,
@@ -285,7 +285,7 @@ payloads! {
     pub struct BeforeModelCall {
         /// The session.
         pub session: String,
-        /// Who serves the model.
+        /// The provider of the model.
         pub provider: String,
         /// The model.
         pub model: String,
@@ -302,7 +302,7 @@ payloads! {
     pub struct AfterModelCall {
         /// The session.
         pub session: String,
-        /// Who serves the model.
+        /// The provider of the model.
         pub provider: String,
         /// The model.
         pub model: String,
@@ -340,7 +340,7 @@ payloads! {
         pub n_before: u64,
         /// How many are left.
         pub n_after: u64,
-        /// What stands in the place of the others.
+        /// The text that replaces the others.
         pub summary: String,
     }
 
@@ -381,7 +381,7 @@ payloads! {
         pub session: String,
         /// The agent.
         pub agent: String,
-        /// What it is to do.
+        /// Its task.
         pub prompt: String,
         /// The model.
         pub model: String,
@@ -394,7 +394,7 @@ payloads! {
         pub session: String,
         /// The agent.
         pub agent: String,
-        /// What it says at its end.
+        /// Its report.
         pub text: String,
         /// How often the model was called.
         pub n_iterations: u64,
@@ -678,7 +678,7 @@ pub fn schemas() -> Value {
     let of = |event: HookEvent| (event.as_str().to_owned(), schema(event));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What hooks are told",
+        "title": "The input of hooks",
         "oneOf": HookEvent::ALL.map(|event| json!({ "$ref": format!("#/$defs/{event}") })),
         "$defs": HookEvent::ALL.into_iter().map(of).collect::<Map<_, _>>(),
     })
