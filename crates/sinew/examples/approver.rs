@@ -6,9 +6,9 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use serde_json::json;
+use sinew::approval::{Answer, Approvals, Approver, Asking, Question, Scope};
 use sinew::dialects::NATIVE;
-use sinew::{Answer, Approvals, Approver, Asking, BoxFuture, CallOptions};
-use sinew::{Question, Request, Runtime, Scope};
+use sinew::{BoxFuture, CallOptions, Request, Runtime};
 
 struct Desk;
 

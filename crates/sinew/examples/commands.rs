@@ -5,10 +5,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use serde_json::json;
-use sinew::{
-    CallOptions, CheckpointSettings, Checkpoints, CommandSettings, Helper, Request, Runtime,
-    dialects,
-};
+use sinew::checkpoint::{CheckpointSettings, Checkpoints};
+use sinew::command::CommandSettings;
+use sinew::{CallOptions, Helper, Request, Runtime, dialects};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // First of all, before a thread starts: sinew executes this program again to start commands.

@@ -5,9 +5,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew::{
-    CallOptions, CheckpointSettings, Checkpoints, MemoryLedger, Request, Runtime, dialects,
-};
+use sinew::checkpoint::{CheckpointSettings, Checkpoints};
+use sinew::ledger::MemoryLedger;
+use sinew::{CallOptions, Request, Runtime, dialects};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

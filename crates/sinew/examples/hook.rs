@@ -5,10 +5,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew::{
-    Approvals, Arguments, Asking, BoxFuture, CallOptions, Decision, Hook, HookEvent, Kind, Request,
-    Runtime, ToolCall, ToolError, dialects,
-};
+use sinew::approval::{Approvals, Asking};
+use sinew::hook::{Decision, Hook, HookEvent, ToolCall};
+use sinew::{Arguments, BoxFuture, CallOptions, Kind, Request, Runtime, ToolError, dialects};
 
 /// Keeps generated files as they are, and ends each written file with a line break.
 struct HouseRules;

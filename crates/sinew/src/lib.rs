@@ -1,11 +1,10 @@
 //! Tool runtime for LLM agents: executes the tool calls a model makes, contained,
 //! judged and recorded, in the vocabulary the model was trained on.
 //!
-//! An embedding program picks a dialect and roots, and calls. Here a model runs a command:
+//! An embedding program names a project and calls. Here a model runs a command:
 //!
 //! ```standalone_crate
-//! use std::sync::Arc;
-//! use sinew::{CallOptions, CheckpointSettings, Checkpoints, CommandSettings, Request, Runtime};
+//! use sinew::{CallOptions, Request};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     // First: sinew executes this program again to start commands.
@@ -14,14 +13,7 @@
 //! # let (project, state) = (&dir.path().join("project"), &dir.path().join("state"));
 //! # std::fs::create_dir(project)?;
 //! # std::fs::write(project.join("list"), "b\na\n")?;
-//!     let commands = CommandSettings::standard(helper, [project], state, std::env::vars_os());
-//!     let checkpoints = Arc::new(Checkpoints::at(state, CheckpointSettings::default()));
-//!     let runtime = Runtime::builder(sinew::dialects::NATIVE)
-//!         .root(project)
-//!         .deny(state)
-//!         .commands(commands)
-//!         .checkpoints(checkpoints)
-//!         .build()?;
+//!     let runtime = sinew::standard(helper, project, state).build()?;
 //!
 //!     let arguments = serde_json::from_value(serde_json::json!({"command": "sort list"}))?;
 //!     let call = runtime.call(Request::new("call-1", "Bash", arguments), CallOptions::default());
@@ -32,19 +24,27 @@
 //! }
 //! ```
 //!
-//! - [`Asking`] and [`Approver`] decide about calls that a rule asks about. By default a call runs unasked if it stays
-//!   inside the roots and can be undone. Any other needs the answer of an approver.
-//! - Own tools come from `tool_fn` (feature `tool-fn`) or implement [`Tool`], and are added with [`Builder::tool`]. A
-//!   [`Tool`] needs the feature `json-schema`, which validates its arguments, unless it checks them itself.
-//! - A [`Hook`] changes or blocks calls before they are judged.
-//! - A [`Ledger`] records calls: [`MemoryLedger`] or [`SqliteLedger`]. [`Metrics`] is a [`Recorder`] that counts and times
-//!   them.
+//! - [`approval`]: [`Asking`](approval::Asking) and [`Approver`](approval::Approver) decide about calls that a rule asks
+//!   about. By default a call runs unasked if it stays inside the roots and can be undone. Any other needs the answer of an
+//!   approver.
+//! - [`tool`]: own tools come from `tool_fn` (feature `tool-fn`) or implement [`Tool`](tool::Tool), and are added with
+//!   [`Builder::tool`]. A `Tool` needs the feature `json-schema`, which validates its arguments, unless it checks them itself.
+//! - [`hook`]: a [`Hook`](hook::Hook) changes or blocks calls before they are judged.
+//! - [`ledger`]: a [`Ledger`](ledger::Ledger) records calls, in memory or in SQLite, and [`Metrics`](ledger::Metrics) counts
+//!   and times them.
+//! - [`checkpoint`], [`command`], [`file`], [`policy`], [`web`], [`message`], [`skill`] and [`sub_agent`] have the settings
+//!   and types of these parts. The names at the top are those that most programs need.
 //!
 //! The default feature `cli` adds the command, its configuration files and MCP; embedding programs set
 //! `default-features = false` and add `tool-fn`. The guide `docs/embedding.md` describes each part, and `examples/` has
 //! programs to start from.
 
 #![deny(missing_docs)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use checkpoint::CheckpointSettings;
 
 #[cfg(feature = "cli")]
 mod agent;
@@ -93,29 +93,158 @@ pub mod dialects {
     };
 }
 
-pub use metrics::{Metrics, MetricsError};
+/// Who is asked about a call, and how the answer is given and remembered.
+pub mod approval {
+    pub use sinew_runtime::{Approvals, Asking, GrantStore, SessionGrant, SessionGrantStore};
+    pub use sinew_tool::{
+        Answer, Approver, Cover, Filled, Form, Question, Ruled, Ruling, Scope, UndoCover, Verdict,
+    };
+}
+
+/// The states before changes, which undo and redo restore.
+pub mod checkpoint {
+    pub use sinew_guard::{CheckpointSettings, Checkpoints, Retention};
+    pub use sinew_tool::{
+        CheckpointInfo, CheckpointQuery, LeftPath, NoCheckpoints, PathChange, Restore, RestoreAct,
+        RestoreChoice, RestoreConflict, RestorePlan, RestoreStep, Was,
+    };
+}
+
+/// Commands: their settings, sandbox levels and results.
+pub mod command {
+    pub use sinew_guard::{
+        Activate, AskCommands, CommandSettings, OwnProgramSettings, OwnPrograms, ProcessLimits,
+        SandboxLevel, Shortfall, TrustedPrograms, UsageLimits, UserContext, environment,
+    };
+    pub use sinew_tool::{
+        Analysis, Background, Command, CommandChanges, CommandLine, CommandList, CommandTarget,
+        Contained, Exit, ExtraAccess, ExtraPath, Finished, Key, LazyCommandList, MAX_STORED_OUTPUT,
+        Matcher, Moved, Need, Needs, News, NoProcesses, Output, Piece, Plain, Processes,
+        RUNS_LATER, Refused, RunOptions, SandboxFindings, Screen, Segment, Shell, Size, Typed,
+        Unclear, Used, Wait, Waited, WentBack,
+    };
+}
+
+/// Files as tools see them, and the settings of access to them.
+pub mod file {
+    pub use sinew_guard::{GlobalIgnore, JournalSettings, KnowledgeBase, Resolver};
+    pub use sinew_tool::{
+        Becomes, BinaryPolicy, Change, Clock, CommitError, ContentHash, Entry, Expect, FileError,
+        FileKind, FileMeta, FileMode, FileOp, FileSettings, Files, Flow, HardLinks, Identity, Info,
+        Knowledge, Listed, Listing, NoKnowledge, Opened, OutsidePaths, ReadObservation, Seen,
+        Stamp, Sync, Visitor, Visitors, WalkOptions, WalkReport, Writer, Written,
+    };
+}
+
+/// Programs and functions that run around calls, and what they are given.
+pub mod hook {
+    pub use sinew_runtime::{CommandHook, CommandHookSettings, HookCommand, HookTrial};
+    pub use sinew_tool::hook::{example, payload, schema, schemas};
+    pub use sinew_tool::{
+        AfterCompaction, AfterModelCall, AgentEnd, AgentEvent, AgentStart, Approval,
+        BeforeCompaction, BeforeModelCall, BeforePrompt, Decision, Executed, FormEvent, Hook,
+        HookAnswer, HookEnd, HookEvent, HookForm, HookReply, MessageReceived, MessageSending,
+        MessageSent, NamedPaths, SINEW_HOOKS, SessionEnd, SessionStart, ToolCall, TurnEnd,
+        TurnStart,
+    };
+}
+
+/// The audit log of calls, and their metrics.
+pub mod ledger {
+    pub use crate::metrics::{Metrics, MetricsError};
+    pub use sinew_guard::{LedgerSync, OnFailure, Recorded, Redactor, SqliteLedger};
+    pub use sinew_runtime::{MemoryLedger, NoLedger};
+    pub use sinew_tool::{Closing, Event, Ledger, Opening, Recorder, Ticket};
+}
+
+/// Messages between agents and people.
+pub mod message {
+    pub use sinew_guard::{
+        ChildLimits, MessageError, MessageLimits, MessageSettings, MessageStore, NewChildren,
+    };
+    pub use sinew_tool::{
+        AGENT, ChannelKind, ChannelMessage, Inbox, InboxMessage, MessageClaim, MessageTarget,
+        Messages, NoMessages, Receiver, ReceiverClaim, SentMessage, UncertainMessage, no_messages,
+    };
+}
+
+/// Rules about calls.
+pub mod policy {
+    pub use sinew_guard::{Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, Rules};
+}
+
+/// Skills: instructions that a model loads when it needs them.
+pub mod skill {
+    pub use sinew_tool::{LoadedSkill, NoSkills, SkillCaller, SkillIndex, SkillInfo, SkillRequest};
+}
+
+/// Agents that an agent starts, and what they may use.
+pub mod sub_agent {
+    pub use sinew_runtime::{NarrowedBy, Narrowing, Owner, SubAgent, WorkingAgent};
+    pub use sinew_tool::agents::{
+        above, address, addresses, depth, is_sub_agent, is_template_name, lineage, name_beneath,
+    };
+    pub use sinew_tool::{
+        AgentReport, AgentSpawner, AgentTask, NoAgents, SpawnLimit, TemplateInfo,
+    };
+}
+
+/// Tools: how they are described, judged and run, and the catalog that holds them.
+pub mod tool {
+    pub use sinew_runtime::{
+        Catalog, CompositeToolProvider, ForeignEntry, ForeignTool, PendingTools, ToolDefinition,
+        ToolInfo, ToolProvider, Visibility,
+    };
+    pub use sinew_tool::{
+        Access, Bound, Checkpoints, Claim, Context, Conventions, Cost, CutText, Dialect, Effects,
+        Facts, FileState, FileTarget, ForeignNames, FoundTool, FoundTools, Links, Memo,
+        MemoryScope, NoTools, Operation, Outputs, Param, ParamKind, Position, Prepared, Preset,
+        Preview, Ran, Row, Scale, Shaping, Slot, Targets, Tool, ToolIndex, ToolOrigin,
+        ToolSearcher, World, file_uri, function_call, line_name, name_matches, shown, shown_line,
+        shown_path, tool_matches, visible_only, wire_name,
+    };
+}
+
+/// What tools reach of the web.
+pub mod web {
+    pub use sinew_guard::WebSettings;
+    pub use sinew_tool::{
+        ApiKey, Net, NoNet, PageForm, ProviderChoice, ReadPage, SearchAnswer, SearchClaim,
+        SearchProvider, SearchQuery, SearchResult, SearchSettings, SearchTarget, UrlClaim,
+        UrlTarget, WebRequest, WebResponse, shown_url,
+    };
+}
+
+/// MCP as a server, for programs that serve it themselves.
+#[cfg(feature = "cli")]
+pub mod mcp {
+    pub use sinew_mcp::{Calls, McpServerShell, Options, Stream};
+}
+
 #[cfg(feature = "cli")]
 pub use sinew_config as config;
-pub use sinew_guard::{
-    AskCommands, CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper,
-    JournalSettings, KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms,
-    ProcessLimits, Profile, Recorded, Redactor, Resolver, Retention, Rules, SandboxLevel,
-    Shortfall, SqliteLedger, StateDir, TrustedPrograms, UsageLimits, UserContext, close_process,
-    environment, helper_main,
+pub use sinew_guard::{Helper, StateDir, close_process, helper_main};
+pub use sinew_runtime::{BuildError, Builder, CallOptions, Runtime};
+pub use sinew_tool::{
+    Arguments, Block, BoxFuture, Caller, Cancel, CancelWait, ErrorBody, Host, Kind, Meta, More,
+    Progress, Reply, Request, Resource, Skipped, ToolError, call_id,
 };
-#[cfg(feature = "cli")]
-pub use sinew_mcp::{
-    Calls as McpCalls, McpServerShell, Options as McpOptions, Stream as McpStream,
-};
-pub use sinew_runtime::{
-    Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,
-    CompositeToolProvider, ForeignEntry, ForeignTool, HookCommand, HookTrial, MemoryLedger,
-    NarrowedBy, Narrowing, NoLedger, Owner, Runtime, SessionGrant, SessionGrantStore, SubAgent,
-    ToolDefinition, ToolInfo, ToolProvider, Visibility, WorkingAgent,
-};
-pub use sinew_tool::*;
 #[cfg(feature = "tool-fn")]
 pub use tool_fn::{FunctionTool, blocking_tool_fn, tool_fn};
+
+/// Returns a builder with all standard parts: the native dialect, one root, commands in the sandbox and checkpoints.
+///
+/// `state` is a directory outside the root for what sinew keeps, which no tool reaches. Commands get the environment of this
+/// process without secrets.
+#[expect(clippy::disallowed_methods, reason = "an embedding program passes on its environment")]
+pub fn standard(helper: Helper, project: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Builder {
+    let (project, state) = (project.into(), state.into());
+    let variables = std::env::vars_os();
+    let commands = command::CommandSettings::standard(helper, [&project], &state, variables);
+    let checkpoints = checkpoint::Checkpoints::at(&state, CheckpointSettings::default());
+    let builder = Runtime::builder(dialects::NATIVE).root(project).deny(state);
+    builder.commands(commands).checkpoints(Arc::new(checkpoints))
+}
 
 /// Runs the command `sinew` with this process's arguments.
 #[cfg(feature = "cli")]

@@ -76,7 +76,8 @@ pub type MetricsError = Infallible;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use sinew::{CallOptions, Metrics, Request, Runtime};
+/// use sinew::ledger::Metrics;
+/// use sinew::{CallOptions, Request, Runtime};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;

@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use sinew::approval::{Approvals, Asking};
+use sinew::checkpoint::Checkpoints;
 use sinew::dialects::{NATIVE, dialect};
-use sinew::sync::lock;
-use sinew::{
-    AgentEvent, Approvals, Asking, BoxFuture, Cancel, Checkpoints, Decision, Hook, HookEvent,
-    Runtime, StateDir, SubAgent, ToolError,
-};
+use sinew::hook::{AgentEvent, Decision, Hook, HookEvent};
+use sinew::sub_agent::SubAgent;
+use sinew::{BoxFuture, Cancel, Runtime, StateDir, ToolError};
 use sinew_agent::{
     Agent, AgentError, AgentSettings, Budget, Completion, CompletionRequest, Entry, Message, Model,
     ModelError, ModelErrorKind, Offer, OutputCompaction, Part, Session, StopReason, StreamEvent,
     SubAgentPlace, ToolCall, ToolSpec, Transcript, TurnEnd, TurnEvent, TurnStop, Usage,
 };
+use sinew_tool::sync::lock;
 
 /// What the model does when it is asked.
 #[derive(Clone)]
@@ -139,7 +140,8 @@ impl Bench {
         fs::create_dir(&root).unwrap();
         fs::write(root.join("a.txt"), "one\n").unwrap();
         let state = StateDir::open(&top.join("state")).unwrap();
-        let checkpoints = Arc::new(Checkpoints::new(&state, sinew::CheckpointSettings::default()));
+        let checkpoints =
+            Arc::new(Checkpoints::new(&state, sinew::checkpoint::CheckpointSettings::default()));
         let asking = Asking { approvals: Approvals::Auto, ..Asking::default() };
         let builder = Runtime::builder(NATIVE).root(&root).checkpoints(checkpoints).asking(asking);
         let runtime = change(builder).build().unwrap();

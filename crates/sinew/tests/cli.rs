@@ -137,12 +137,12 @@ fn answers_that_cannot_be_written_are_a_failure() {
 const TWICE: &str = r#"{"file_path": "zzz", "file_path": "a.txt"}"#;
 
 #[test]
-fn a_batch_refuses_a_key_that_stands_twice() {
+fn a_batch_refuses_a_key_that_appears_twice() {
     let line = format!("{{\"name\": \"Read\", \"arguments\": {TWICE}}}\n");
     let result = Place::new().run(&["call", "--batch"], &line).json();
     let message = result["error"]["message"].as_str().unwrap();
     assert_eq!(result["error"]["kind"], "invalid_args");
-    assert!(message.contains("the key \"file_path\" stands twice"), "{message}");
+    assert!(message.contains("the key \"file_path\" appears twice"), "{message}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn exit_codes_tell_what_happened() {
         (&["call", "Read", "file_path=a.txt", "-"], "", 2, "", "must be the only argument"),
         (&["call", "Read", "[]"], "", 2, "", "one JSON object"),
         (&["call", "Read", "{"], "", 2, "", "not JSON"),
-        (&["call", "Read", TWICE], "", 2, "", "the key \"file_path\" stands twice"),
+        (&["call", "Read", TWICE], "", 2, "", "the key \"file_path\" appears twice"),
         (&["call", "Read", "-"], "", 2, "", "not JSON"),
         (&["call", "Grep", r#"{"pattern": "("}"#], "", 2, "", "unclosed group"),
         (&["call"], "", 2, "", "<TOOL>"),
@@ -1266,7 +1266,7 @@ fn a_rule_that_a_stronger_one_contradicts_is_told() {
         let ran = place.run(&["--config", file.to_str().unwrap(), "tools"], "");
         let place = file.display();
         let told = format!(
-            "{place}:1: `rules[0]` changes nothing, because a stronger rule, deny of {place}:5, means"
+            "{place}:1: `rules[0]` changes nothing, because a stronger rule, deny of {place}:5, matches"
         );
         assert_eq!(ran.err.contains(&told), is_told, "{second}: {ran:?}");
     }

@@ -27,7 +27,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sinew::{GlobalIgnore, Runtime};
+use sinew::Runtime;
+use sinew::file::GlobalIgnore;
 
 use crate::caller::Caller;
 use exact::{Answer, Mode};

@@ -79,9 +79,8 @@ fn approver_answers_by_policy_without_a_terminal() {
 #[test]
 fn commands_run_in_the_sandbox() {
     let mut command = Command::new(built("commands"));
-    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
     // Elsewhere commands ask, since no sandbox or no undo covers them.
-    if !said.contains("sandbox level: namespaces\n") {
+    if !sandbox_runs_unasked() {
         return skipped("commands_run_in_the_sandbox", "no namespaces");
     }
     let said = checked(&mut command);
@@ -103,4 +102,42 @@ fn python_drives_the_pipe() {
     let mut python = at_home(home.path(), "python3");
     let said = checked(python.arg(example("pipe.py")).arg(SINEW));
     assert!(said.contains("Refused: approval_denied"), "{said}");
+}
+
+/// Where no sandbox makes commands run unasked, the call of the example waits for an answer that it does not give.
+#[test]
+fn python_runs_a_command_in_ten_lines() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skipped("python_runs_a_command_in_ten_lines", "no python3");
+    }
+    let code = std::fs::read_to_string(example("bash.py")).unwrap();
+    let (_, code) = code.split_once("import sys\n\n").unwrap();
+    assert!(code.lines().count() <= 10, "{code}");
+    let home = tempfile::tempdir().unwrap();
+    let project = tempfile::tempdir().unwrap();
+    std::fs::write(project.path().join("notes"), "").unwrap();
+    let mut python = at_home(home.path(), "python3");
+    python.arg(example("bash.py")).args([Path::new(SINEW), project.path()]);
+    if !sandbox_runs_unasked() {
+        return skipped("python_runs_a_command_in_ten_lines", "no namespaces");
+    }
+    checked(&mut python);
+    let listed = std::fs::read_to_string(project.path().join("files.txt")).unwrap();
+    assert!(listed.contains("notes\n"), "{listed}");
+}
+
+fn sandbox_runs_unasked() -> bool {
+    let said = Command::new(built("commands")).output().unwrap().stdout;
+    String::from_utf8_lossy(&said).contains("sandbox level: namespaces\n")
+}
+
+#[test]
+fn rust_runs_a_command_in_ten_lines() {
+    for page in ["README.md", "docs/embedding.md"] {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+        let text = std::fs::read_to_string(&page).unwrap();
+        let code = text.split("```").find(|block| block.contains("fn main()")).unwrap();
+        let code = code.split("fn main()").nth(1).unwrap();
+        assert!(code.contains("\"Bash\"") && code.lines().count() <= 10, "{code}");
+    }
 }

@@ -12,10 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
+use sinew::approval::{Approvals, Asking};
+use sinew::checkpoint::{CheckpointSettings, Checkpoints};
 use sinew::dialects::{MOLTIS, NATIVE};
-use sinew::{
-    Approvals, Asking, Builder, CheckpointSettings, Checkpoints, Dialect, Reply, Runtime, StateDir,
-};
+use sinew::tool::Dialect;
+use sinew::{Builder, Reply, Runtime, StateDir};
 
 use crate::caller::Caller;
 use crate::snapshot::Snapshot;

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use sinew::Runtime;
+use sinew::approval::{Approvals, Asking};
 use sinew::dialects::NATIVE;
-use sinew::{Approvals, Asking, Runtime};
 
 use crate::caller::Caller;
 use crate::served::{Place, command};

@@ -283,7 +283,7 @@ fn rules_that_mean_nothing_are_told() {
     for (what, said) in [
         ("paths = [\"secret/**\"]", ""),
         ("paths = [\"./secret/**\"]", ""),
-        ("paths = [\"/no/such/place/**\"]", "`/no/such/place/**` lies in no root"),
+        ("paths = [\"/no/such/place/**\"]", "`/no/such/place/**` is in no root"),
         (
             "paths = [\"../x/**\"]",
             "own.toml:3:10: `rules[0].paths[0]` cannot be used: `..` means nothing in a glob",
@@ -292,7 +292,7 @@ fn rules_that_mean_nothing_are_told() {
         ("paths = [\".\"]", "means no path"),
         (
             "tools = [\"Read\"]\ncommand = \"x\"",
-            "own.toml:1: `rules[0]` means nothing: none of its tools runs",
+            "own.toml:1: `rules[0]` matches no call: none of its tools runs",
         ),
         ("tools = [\"Terminal\"]\ncommand = \"x\"", ""),
         ("effects = [\"observe\"]\ncommand = \"x\"", "execute and network alone"),

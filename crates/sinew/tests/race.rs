@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with};
 use serde_json::{Value, json};
+use sinew::approval::{Approvals, Asking};
 use sinew::dialects::NATIVE;
-use sinew::{Approvals, Asking, Reply, Resolver, Runtime};
+use sinew::file::Resolver;
+use sinew::{Reply, Runtime};
 use sinew_testkit::OnDrop;
 
 use crate::caller::{Caller, text};

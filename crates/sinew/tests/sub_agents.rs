@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sinew::approval::{SessionGrant, SessionGrantStore, Verdict};
 use sinew::config::{RuleOptions, rules};
 use sinew::dialects::NATIVE;
-use sinew::{
-    Kind, MemoryLedger, NarrowedBy, Narrowing, Profile, Request, Rules, Runtime, SessionGrant,
-    SessionGrantStore, SubAgent, Verdict, agents,
-};
+use sinew::ledger::MemoryLedger;
+use sinew::policy::{Profile, Rules};
+use sinew::sub_agent::{NarrowedBy, Narrowing, SubAgent};
+use sinew::{Kind, Request, Runtime, sub_agent};
 
 fn wait<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
@@ -155,7 +156,10 @@ fn runtime(dir: &tempfile::TempDir, profile: Profile, written: &[RuleOptions]) -
 }
 
 /// Lets the sub-agents of the lineage work, with these tools each.
-fn begin(runtime: &Arc<Runtime>, tools: &[Option<Vec<String>>]) -> Vec<sinew::WorkingAgent> {
+fn begin(
+    runtime: &Arc<Runtime>,
+    tools: &[Option<Vec<String>>],
+) -> Vec<sinew::sub_agent::WorkingAgent> {
     let agents = LINEAGE.iter().skip(1).flatten().zip(tools);
     let begin = |(name, tools): (&&str, &Option<Vec<String>>)| {
         let narrowing = tools
@@ -201,7 +205,7 @@ proptest! {
         let _working = begin(&runtime, &templates);
         for (agent, tools) in LINEAGE.iter().zip(&skills) {
             if let Some(tools) = tools {
-                runtime.narrow_tools(agents::address("s", *agent), "skill", tools.clone()).unwrap();
+                runtime.narrow_tools(sub_agent::address("s", *agent), "skill", tools.clone()).unwrap();
             }
         }
         let looks = [

@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sinew::approval::{Approvals, Asking};
+use sinew::checkpoint::{CheckpointSettings, Checkpoints};
 use sinew::dialects::{MCP_FILESYSTEM, MOLTIS, NATIVE};
-use sinew::{
-    Approvals, Asking, CheckpointSettings, Checkpoints, Dialect, JournalSettings, Reply, Runtime,
-    StateDir,
-};
+use sinew::file::JournalSettings;
+use sinew::tool::Dialect;
+use sinew::{Reply, Runtime, StateDir};
 
 use crate::caller::{Caller, text};
 use crate::database;

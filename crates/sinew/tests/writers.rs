@@ -11,10 +11,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sinew::approval::{Approvals, Asking};
 use sinew::dialects::NATIVE;
-use sinew::{
-    Approvals, Asking, CallOptions, Ledger, Recorded, Request, Runtime, SqliteLedger, StateDir,
-};
+use sinew::ledger::{Ledger, Recorded, SqliteLedger};
+use sinew::{CallOptions, Request, Runtime, StateDir};
 
 use crate::served::command;
 

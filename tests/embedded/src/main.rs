@@ -4,7 +4,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew::{Approvals, Asking, CallOptions, Request, Runtime, Tool};
+use sinew::{CallOptions, Request, Runtime};
+use sinew::approval::{Approvals, Asking};
+use sinew::tool::Tool;
 
 struct Echo {
     checks_itself: bool,

@@ -17,6 +17,7 @@ use crate::probes::make_private;
 use crate::world::{CACHE, Place, alone, beside_others, block_on, options, tokio_runtime, works};
 
 type Case = fn(&Place) -> Result<(), Failed>;
+type OnLevel = fn(&Helper, SandboxLevel) -> Result<(), Failed>;
 
 const CASES: &[(&str, Case)] = &[
     ("what cannot be run is refused", refused),
@@ -76,7 +77,7 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
             },
         )
     }));
-    let usage: [(&str, fn(&Helper, SandboxLevel) -> Result<(), Failed>); 2] =
+    let usage: [(_, OnLevel); 2] =
         [("memory of all processes is bounded", memory), ("a disk keeps a floor", floor)];
     for (name, case) in usage {
         trials.extend(SandboxLevel::ALL.map(|level| {

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew::{
-    Bound, Conventions, Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool,
-};
+use sinew::Reply;
+use sinew::file::FileSettings;
+use sinew::tool::{Bound, Conventions, Dialect, Param, ParamKind, Preset, Row, Shaping, Tool};
 use sinew_ops::{glob, grep};
 
 /// The dialect.

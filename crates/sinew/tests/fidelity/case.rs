@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, lsetxattr, mknodat};
-use sinew::HardLinks;
+use sinew::file::HardLinks;
 use sinew_testkit::access_list;
 
 use crate::snapshot::{CAPABILITY, Snapshot};

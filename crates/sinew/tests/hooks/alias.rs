@@ -6,7 +6,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use sinew::dialects::HOOK_FORMS;
-use sinew::{HookAnswer, HookEnd, HookEvent};
+use sinew::hook::{HookAnswer, HookEnd, HookEvent};
 
 use super::{Place, has, said};
 

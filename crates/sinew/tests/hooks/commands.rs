@@ -1,7 +1,7 @@
 //! `sinew hook`: the list, the trial and the schemas.
 
 use serde_json::{Value, json};
-use sinew::HookEvent;
+use sinew::hook::HookEvent;
 use sinew::hook::{example, schemas};
 
 use super::{Place, has};

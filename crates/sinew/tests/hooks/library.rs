@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sinew::approval::{Answer, Approvals, Approver, Asking, Question};
+use sinew::command::{OwnProgramSettings, OwnPrograms};
 use sinew::hook::payload;
-use sinew::{
-    AgentEvent, Answer, Approvals, Approver, Asking, BeforePrompt, BoxFuture, CallOptions,
-    CommandHook, CommandHookSettings, Helper, HookAnswer, HookCommand, HookEvent,
-    OwnProgramSettings, OwnPrograms, Question, Request, Runtime, SINEW_HOOKS,
+use sinew::hook::{
+    AgentEvent, BeforePrompt, CommandHook, CommandHookSettings, HookAnswer, HookCommand, HookEvent,
+    SINEW_HOOKS,
 };
+use sinew::{BoxFuture, CallOptions, Helper, Request, Runtime};
 
 use super::{Place, has};
 use crate::caller::{Caller, text};
@@ -40,7 +42,7 @@ fn runtime(place: &Place, hook: &Arc<CommandHook>, asking: Asking) -> Arc<Runtim
     Runtime::builder(sinew::dialects::NATIVE)
         .root(&place.place.root)
         .asking(asking)
-        .hook(Arc::clone(hook) as Arc<dyn sinew::Hook>)
+        .hook(Arc::clone(hook) as Arc<dyn sinew::hook::Hook>)
         .build()
         .unwrap()
 }
@@ -137,7 +139,7 @@ fn a_question_reaches_whoever_is_for_its_tool() {
         let runtime = Runtime::builder(dialect)
             .root(&place.place.root)
             .asking(Asking { approvals: Approvals::Ask, approvers, ..Asking::default() })
-            .hook(hook as Arc<dyn sinew::Hook>)
+            .hook(hook as Arc<dyn sinew::hook::Hook>)
             .build()
             .unwrap();
         let caller = Caller::new(&runtime);
