@@ -103,7 +103,7 @@ impl Commands {
         let session = if extra.unsandboxed {
             let view = PrivateView::default();
             let policy = |level, scratch: &Path| self.policy((level, scratch), globs, true, &view);
-            Session::open(helper, &[SandboxLevel::None], (sessions, None), None, policy)
+            Session::open(helper, &[SandboxLevel::None], (sessions, None, None), None, policy)
         } else {
             let base = self.session(name, globs)?;
             if base.level == SandboxLevel::None {

@@ -11,6 +11,7 @@
 mod activate;
 mod background;
 mod bubblewrap;
+mod cache_store;
 mod capture;
 mod cgroup;
 mod environment;
@@ -20,6 +21,7 @@ mod fork_server;
 mod input_queue;
 mod kept;
 mod kill_scope;
+mod lockfiles;
 pub mod memory;
 mod notify_handler;
 mod ongoing;
@@ -66,6 +68,7 @@ use sinew_tool::{
 };
 
 use background::{EndLedger, InBackground};
+use cache_store::CacheStore;
 use capture::{Became, Captured, RequestedCommand};
 use extended::{Extended, SSH_AGENT};
 use private::PrivateView;
@@ -422,8 +425,10 @@ impl Commands {
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
         let view = self.private();
         let network = self.settings.network;
-        let session =
-            Arc::new(self.open_session(helper, globs, (network, view), self.keeper.as_ref())?);
+        let stores = self.settings.cache_stores.as_deref();
+        let store = stores.map(|stores| CacheStore::new(stores, &self.writable, &view.caches));
+        let lasting = (self.keeper.as_ref(), store.as_ref());
+        let session = Arc::new(self.open_session(helper, globs, (network, view), lasting)?);
         self.warn_of(&session);
         sessions.insert((name.to_owned(), globs.clone()), Arc::clone(&session));
         Ok(session)
@@ -435,13 +440,13 @@ impl Commands {
         helper: &Helper,
         globs: &PathGlobs,
         (network, view): (bool, &PrivateView),
-        keeper: Option<&Arc<dyn KeepsChanges>>,
+        (keeper, store): (Option<&Arc<dyn KeepsChanges>>, Option<&CacheStore>),
     ) -> Result<Session, ToolError> {
         let join = if keeper.is_some() { Join::Open } else { Join::Alone };
         let session = Session::open(
             helper,
             &self.settings.levels,
-            (&self.settings.sessions, keeper.map(Arc::as_ref)),
+            (&self.settings.sessions, keeper.map(Arc::as_ref), store),
             self.find("bwrap").as_deref(),
             |level, scratch| Policy { join, ..self.policy((level, scratch), globs, network, view) },
         );

@@ -351,7 +351,7 @@ impl OwnPrograms {
         }
         let OwnProgramSettings { helper, sessions, .. } = &self.settings;
         let opened =
-            Session::open(helper, &[SandboxLevel::None], (sessions, None), None, uncontained);
+            Session::open(helper, &[SandboxLevel::None], (sessions, None, None), None, uncontained);
         let opened = opened.map_err(|problem| match problem {
             NoSession::Helper(error) => format!("its helper process failed: {error}"),
             NoSession::Weak(_) => String::from("its helper process failed"),

@@ -22,6 +22,7 @@ use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::bubblewrap;
+use super::cache_store::CacheStore;
 use super::capture::RequestedCommand;
 use super::sandbox_level::{REPLACED, SandboxLevel, Shortfall, WATCHED_NAMES};
 use super::terminal::Pty;
@@ -88,13 +89,19 @@ impl Session {
     pub(super) fn open(
         helper: &Helper,
         levels: &[SandboxLevel],
-        (sessions, keeper): (&Path, Option<&dyn KeepsChanges>),
+        (sessions, keeper, store): (&Path, Option<&dyn KeepsChanges>, Option<&CacheStore>),
         bubblewrap: Option<&Path>,
         policy: impl Fn(SandboxLevel, &Path) -> Policy,
     ) -> Result<Self, NoSession> {
         let scratch = Scratch::new(sessions).map_err(NoSession::Helper)?;
         let mut missing = Vec::new();
         for &level in levels {
+            if level == SandboxLevel::Namespaces
+                && let Some(store) = store
+            {
+                // Without it the caches are those of the user.
+                let _ = store.prepare(scratch.path());
+            }
             let mut policy = policy(level, scratch.path());
             let kept = keeper.filter(|_| level != SandboxLevel::None);
             let kept = kept.and_then(|keeper| keeper.directory().ok());
@@ -459,8 +466,10 @@ fn remove_dead(sessions: &Path) {
     }
 }
 
-/// Removes a directory and its contents, despite modes that commands set.
+/// Removes the directory of a session that has ended and its contents, despite modes that commands set. What lasts of its
+/// caches is taken out of it before.
 fn remove(path: &Path) {
+    CacheStore::take(path);
     if fs::remove_dir_all(path).is_ok() {
         return;
     }

@@ -25,6 +25,8 @@ pub struct CommandSettings {
     pub shown_by_settings: Vec<PathBuf>,
     /// Directories that commands may change for themselves, for the length of a session.
     pub caches: Vec<PathBuf>,
+    /// Where downloads in caches that a lockfile names last from session to session, by project; `None` keeps none.
+    pub cache_stores: Option<PathBuf>,
     /// Protected names that commands may change all the same.
     pub unprotected: Vec<String>,
     /// Whether commands may reach the network.
@@ -69,6 +71,7 @@ impl Default for CommandSettings {
             shown: Vec::new(),
             shown_by_settings: Vec::new(),
             caches: Vec::new(),
+            cache_stores: None,
             unprotected: Vec::new(),
             network: false,
             forbids_network: false,

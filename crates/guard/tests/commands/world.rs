@@ -147,6 +147,7 @@ impl Place {
                 .to_vec(),
             shown_by_settings: Vec::new(),
             caches: vec![top.join(CACHE)],
+            cache_stores: None,
             unprotected: vec![String::from(".npmrc")],
             network: false,
             forbids_network: false,

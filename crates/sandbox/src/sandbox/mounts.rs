@@ -18,6 +18,7 @@ use rustix::mount::{
     mount_change, mount_move, mount_remount, unmount,
 };
 
+use crate::cache_store;
 use crate::wire::Policy;
 
 /// Devices that commands may use.
@@ -276,12 +277,16 @@ fn overlay_caches(policy: &Policy, scratch: &OwnedFd) -> io::Result<()> {
     // The upper directory of an overlay must be on a writable mount.
     bind(scratch, &policy.scratch)?;
     for (n, cache) in policy.caches.iter().enumerate() {
-        let above = policy.scratch.join(format!("cache-{n}"));
-        let (changes, work) = (above.join("changes"), above.join("work"));
+        let changes = cache_store::changes(&policy.scratch, n);
+        let work = changes.with_file_name("work");
         if fs::create_dir_all(&changes).and_then(|()| fs::create_dir_all(&work)).is_err() {
             continue;
         }
-        let Some(data) = overlay_options(cache, &changes, &work) else { continue };
+        // The user's own files cover those of an earlier session.
+        let kept = Some(cache_store::kept(&policy.scratch, n)).filter(|kept| is_real_dir(kept));
+        let Some(data) = overlay_options((cache, kept.as_deref()), &changes, &work) else {
+            continue;
+        };
         let data = std::ffi::CString::new(data).unwrap_or_default();
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         let _ = mount("overlay", cache, "overlay", flags, Some(&*data));
@@ -289,17 +294,28 @@ fn overlay_caches(policy: &Policy, scratch: &OwnedFd) -> io::Result<()> {
     Ok(unmount(&policy.scratch, UnmountFlags::DETACH)?)
 }
 
-/// Returns the options of an overlay. In a path, a comma, colon or backslash would have a meaning there.
-fn overlay_options(lower: &Path, changes: &Path, work: &Path) -> Option<Vec<u8>> {
+/// Returns the options of an overlay over a layer that covers another. In a path, a comma, colon or backslash would have a
+/// meaning there.
+fn overlay_options(
+    (lower, lowest): (&Path, Option<&Path>),
+    changes: &Path,
+    work: &Path,
+) -> Option<Vec<u8>> {
     let mut data = Vec::new();
-    for (name, path) in [("lowerdir", lower), ("upperdir", changes), ("workdir", work)] {
-        let path = path.as_os_str().as_bytes();
+    for (name, path) in [
+        ("lowerdir=", Some(lower)),
+        (":", lowest),
+        (",upperdir=", Some(changes)),
+        (",workdir=", Some(work)),
+    ] {
+        let Some(path) = path.map(|path| path.as_os_str().as_bytes()) else { continue };
         if path.iter().any(|byte| b",:\\".contains(byte)) {
             return None;
         }
-        data.extend(name.bytes().chain([b'=']).chain(path.iter().copied()).chain([b',']));
+        data.extend_from_slice(name.as_bytes());
+        data.extend_from_slice(path);
     }
-    data.extend(b"userxattr");
+    data.extend_from_slice(b",userxattr");
     Some(data)
 }
 
