@@ -64,6 +64,8 @@ pub struct RunSettings {
     pub forbids_network: bool,
     /// Whether no answer lets a command run without a sandbox.
     pub forbids_unsandboxed: bool,
+    /// Whether downloads in caches last for later sessions where a lockfile names them.
+    pub keeps_downloads: bool,
     /// Names of additional variables for commands.
     pub env: Vec<String>,
     /// Additional paths to hide from commands.
@@ -438,6 +440,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
     let ask = word("run.ask", run.ask.as_ref(), &asks)?.unwrap_or_default();
     let unsandboxed = [("ask", false), ("deny", true)];
     let unsandboxed = word("run.unsandboxed", run.unsandboxed.as_ref(), &unsandboxed)?;
+    let caches = word("run.caches", run.caches.as_ref(), &[("session", false), ("project", true)])?;
     let managed = options.managed.as_ref();
     let limits = limits(&run)?;
     let activate = activate(&run)?;
@@ -448,6 +451,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
         network: run.network.unwrap_or(false),
         forbids_network: managed.is_some_and(|managed| managed.network == Some(false)),
         forbids_unsandboxed: unsandboxed.unwrap_or_default(),
+        keeps_downloads: caches.unwrap_or_default(),
         env: run.env.unwrap_or_default(),
         hide: run.hide.unwrap_or_default(),
         show: run.show.unwrap_or_default(),
@@ -668,6 +672,7 @@ mod tests {
             ("[run]\nsandbox = \"box\"", "`run.sandbox`"),
             ("[run]\nrequire_sandbox = \"auto\"", "`run.require_sandbox`"),
             ("[run]\nsandbox = \"none\"\nrequire_sandbox = \"landlock\"", "`run.sandbox`"),
+            ("[run]\ncaches = \"always\"", "`run.caches`"),
             ("[run]\nhide = [\"x\"]", "`run.hide`"),
             ("[run]\nshow = [\"x\"]", "`run.show`"),
             ("[run]\nunprotected = [\"x\"]", "`run.unprotected`"),

@@ -728,6 +728,8 @@ const KEYS: &[Row] = &[
         "",
         Seen::Shows("`run.unsandboxed` is `deny`", "needs approval"),
     ),
+    // What it does is tried where there is a registry.
+    ("run.caches", "project", SHOW, "", Seen::Resolved("run.caches = \"project\"")),
     ("run.network", "true", RUN, "", Seen::Shows("\"network\":true", "\"network\":false")),
     ("run.env", r#"["XDG_STATE_HOME"]"#, RUN, "", Seen::Shows("XDG_STATE_HOME=", "")),
     ("run.hide", r#"["{root}/dir"]"#, RUN, "", Seen::Shows("ermission denied", "c.txt")),

@@ -51,7 +51,7 @@ fn example(file: &str) -> PathBuf {
 
 /// Says past the capture of the harness that a test is skipped.
 #[track_caller]
-fn skipped(test: &str, why: &str) {
+pub(crate) fn skipped(test: &str, why: &str) {
     assert!(std::env::var_os("SINEW_TEST_ALL").is_none(), "{test}: {why}");
     std::io::stderr().write_all(format!("SKIPPED {test}: {why}\n").as_bytes()).unwrap();
 }

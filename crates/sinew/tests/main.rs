@@ -14,6 +14,7 @@ mod audit;
 mod beginning;
 mod broken;
 mod busy;
+mod caches;
 mod caller;
 mod cli;
 mod client;

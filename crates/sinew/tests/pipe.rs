@@ -93,6 +93,12 @@ impl Piped {
         }
     }
 
+    /// Kills it.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Closes the input and returns every line that still comes.
     pub(crate) fn end(mut self) -> Vec<Value> {
         drop(self.input.take());

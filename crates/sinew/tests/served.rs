@@ -33,7 +33,16 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// Makes a place where commands see its home: they have directories for temporary files of their own.
+    pub(crate) fn seen_by_commands() -> Self {
+        Self::within(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    fn within(dir: &Path) -> Self {
+        let dir = tempfile::tempdir_in(dir).unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         let (home, root) = (top.join("home"), top.join("ws"));
         fs::create_dir(&home).unwrap();

@@ -99,6 +99,8 @@ pub(super) const KEYS: &[Key] = &[
     key("run.ask", To("always")).held(Fixes("commands_ask", "always")),
     key("run.network", ToFalse).held(StaysFalse("network")),
     key("run.unsandboxed", To("deny")).held(Fixes("only_sandboxed", "deny")),
+    // What lasts is verified by lockfiles, which commands may write.
+    key("run.caches", To("session")),
     key("run.env", Unordered),
     key("run.activate", Unordered),
     key("run.hide", Unordered),

@@ -239,6 +239,7 @@ const LINES: &[&str] = &[
     "log = \"error\"",
     "profile = \"full\"",
     "run.network = true",
+    "run.caches = \"project\"",
     "run.sandbox = \"none\"",
     "run.require_sandbox = \"none\"",
     "run.env = [\"SECRET\"]",

@@ -27,6 +27,11 @@ pub struct RunOptions {
     /// Whether a call may ask to run its command without a sandbox, by `needs`: `ask` or `deny`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsandboxed: Option<String>,
+    /// How long package managers' caches keep what commands download: `session`, or `project` (packages of npm and crates that
+    /// a lockfile of the roots names with their hash are there in later sessions of the same roots), on the sandbox level
+    /// `namespaces`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caches: Option<String>,
     /// Names of variables that commands get beside those that every command gets. Some that make programs run other
     /// code are never passed.
     #[serde(skip_serializing_if = "Option::is_none")]

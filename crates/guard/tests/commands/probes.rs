@@ -419,7 +419,8 @@ A command runs on the strongest sandbox level that works on the machine, and eve
 - **namespaces**: users, mounts, processes, a network and System V objects of the session's own, and
   beneath them both walls of the next level. The roots can be written; the rest of the system can be read
   and not changed. `/tmp`, `/dev` and `/run` are the session's own, secrets and sinew's own state are
-  not there, and what tools write to their caches in the home directory stays with the session.
+  not there, and what tools write to their caches in the home directory stays with the session, but for downloads that
+  `run.caches = \"project\"` keeps.
 - **bubblewrap**: the same view, made once for a session by the program of that name (`bwrap`), where the
   system lets it make namespaces and not sinew. The commands of a session see one another's processes,
   and caches of tools cannot be written. Taken only where `run.sandbox` says so.

@@ -27,6 +27,7 @@ pub(super) fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         forbids_network: run.forbids_network,
         forbids_unsandboxed: run.forbids_unsandboxed,
         ask: run.ask,
+        cache_stores: run.keeps_downloads.then(|| state.join("caches")),
         max_background: run.max_background,
         max_processes: run.max_processes,
         limits: run.limits,
@@ -53,11 +54,13 @@ mod tests {
         let of_library = (
             (standard.levels, standard.unprotected, standard.network, standard.forbids_network),
             (standard.forbids_unsandboxed, standard.ask, standard.activate),
+            standard.cache_stores.is_some(),
             (standard.max_background, standard.max_processes, standard.limits, standard.usage),
         );
         let of_configuration = (
             (run.levels, run.unprotected, run.network, run.forbids_network),
             (run.forbids_unsandboxed, run.ask, run.activate),
+            run.keeps_downloads,
             (run.max_background, run.max_processes, run.limits, run.usage),
         );
         assert_eq!(of_library, of_configuration);
