@@ -38,7 +38,7 @@ impl Place {
 
     /// Makes a place where commands see its home: they have directories for temporary files of their own.
     pub(crate) fn seen_by_commands() -> Self {
-        Self::within(Path::new(env!("CARGO_TARGET_TMPDIR")))
+        Self::within(&std::env::home_dir().unwrap())
     }
 
     fn within(dir: &Path) -> Self {
