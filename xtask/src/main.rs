@@ -344,7 +344,7 @@ fn run(name: &str, command: &mut Command) -> Result<()> {
 }
 
 /// What `nightly` runs, in this order.
-const NIGHTLY_PARTS: [&str; 11] = [
+const NIGHTLY_PARTS: [&str; 12] = [
     "tests",
     "deny",
     "bombs",
@@ -355,10 +355,11 @@ const NIGHTLY_PARTS: [&str; 11] = [
     "tasks",
     "loop",
     "undo",
+    "newcomer",
     "bench",
 ];
 /// The suites of the night, and the variable that makes them whole. Of the bombs it says how often each case runs.
-const NIGHTLY_SUITES: [(&str, &str, &str); 8] = [
+const NIGHTLY_SUITES: [(&str, &str, &str); 9] = [
     ("bombs", "SINEW_BOMB_ROUNDS", "3"),
     ("protected", "SINEW_PROTECTED_ALL", "1"),
     ("pages", "SINEW_PAGES", "1"),
@@ -367,6 +368,7 @@ const NIGHTLY_SUITES: [(&str, &str, &str); 8] = [
     ("tasks", "SINEW_TASKS", "1"),
     ("loop", "SINEW_LOOP", "1"),
     ("undo", "SINEW_UNDO", "1"),
+    ("newcomer", "SINEW_NEWCOMER", "1"),
 ];
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.
 const NIGHTLY_ROUNDS: &str = "10";

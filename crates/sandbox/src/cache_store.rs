@@ -9,14 +9,14 @@
 //! and it never takes the place of a file of the user.
 #![expect(clippy::disallowed_methods, reason = "the guard may keep files of its own")]
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Take, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, openat};
 use sha2::{Digest, Sha256, Sha512};
@@ -31,6 +31,8 @@ const MAX_BYTES: u64 = 1 << 30;
 const MAX_REGISTRIES: usize = 16;
 /// How long a store lasts that no session uses.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How long a session waits for the store of another.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 /// The lock of a store. Its time is that of the last session.
 const LOCK: &str = "lock";
 /// The directory of the downloads in a store, by their hash.
@@ -103,7 +105,19 @@ impl CacheStore {
 
     /// Copies what lockfiles name out of the caches of a session that has ended, if a store takes it.
     pub(super) fn take(scratch: &Path) {
-        let Ok(bytes) = fs::read(scratch.join(TAKES)) else { return };
+        if let Some(store) = Self::of_session(scratch) {
+            // What cannot be copied is downloaded again.
+            let _ = store.take_from(scratch);
+        }
+    }
+
+    /// Returns whether this store takes downloads of a session. The lockfiles of another project may not answer.
+    pub(super) fn takes(&self, scratch: &Path) -> bool {
+        Self::of_session(scratch).is_some_and(|store| store.dir == self.dir)
+    }
+
+    fn of_session(scratch: &Path) -> Option<Self> {
+        let bytes = fs::read(scratch.join(TAKES)).ok()?;
         let mut parts = [const { Vec::new() }; 3];
         let mut paths =
             bytes.split(|byte| *byte == 0).map(|path| PathBuf::from(OsStr::from_bytes(path)));
@@ -111,10 +125,7 @@ impl CacheStore {
             part.extend(paths.by_ref().take_while(|path| !path.as_os_str().is_empty()));
         }
         let [dir, roots, caches] = parts;
-        if let Some(dir) = dir.into_iter().next() {
-            // What cannot be copied is downloaded again.
-            let _ = Self { dir, roots, caches }.take_from(scratch);
-        }
+        Some(Self { dir: dir.into_iter().next()?, roots, caches })
     }
 
     fn take_from(&self, scratch: &Path) -> io::Result<()> {
@@ -153,8 +164,15 @@ impl CacheStore {
     fn lock(&self) -> io::Result<File> {
         DirBuilder::new().recursive(true).mode(0o700).create(self.dir.join(FILES))?;
         let lock = File::create(self.dir.join(LOCK))?;
-        rustix::io::retry_on_intr(|| flock(&lock, FlockOperation::LockExclusive))?;
-        Ok(lock)
+        // Another process may have stopped with it.
+        let until = Instant::now() + MAX_WAIT;
+        loop {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(lock),
+                Err(errno) if until <= Instant::now() => return Err(errno.into()),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
     }
 
     /// Removes the stores of other projects that no session has used for long.
@@ -193,8 +211,13 @@ fn paths(cache: &Path, locked: &Locked) -> Vec<PathBuf> {
         Locked::Crate(_, file) => {
             // A command cannot add a registry: no lockfile has its index.
             let index = fs::read_dir(cache.join("registry/index"));
-            for entry in index.into_iter().flatten().filter_map(Result::ok).take(MAX_REGISTRIES) {
-                paths.push(Path::new("registry/cache").join(entry.file_name()).join(file));
+            let index = index.into_iter().flatten().filter_map(Result::ok);
+            let names: Vec<_> = index.map(|entry| entry.file_name()).take(MAX_REGISTRIES).collect();
+            // The only one stands in for crates.io, as a mirror does.
+            let is_alone = names.len() == 1;
+            let is_known = |name: &OsString| name.as_bytes().starts_with(b"index.crates.io-");
+            for name in names.into_iter().filter(|name| is_alone || is_known(name)) {
+                paths.push(Path::new("registry/cache").join(name).join(file));
             }
         }
     }

@@ -44,8 +44,8 @@ pub(super) struct SupervisorRequest {
     pub(super) granted: Vec<String>,
     /// Whether the command may change only what can be kept for undo.
     pub(super) must_undo: bool,
-    /// The least free space on each disk of the sandbox, in bytes.
-    pub(super) floors: Vec<u64>,
+    /// The free space of each disk of the sandbox, in bytes.
+    pub(super) free: Vec<u64>,
 }
 
 /// An exec child that took a request, seen from its supervisor.
@@ -135,14 +135,14 @@ pub(super) fn start_next(
         let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
-            Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal, floors } => {
+            Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal, free } => {
                 started.ordered = handle.map(|line| SupervisorRequest {
                     line,
                     timeout: timeout_ms.map(Duration::from_millis),
                     grace: Duration::from_millis(grace_ms),
                     granted,
                     must_undo,
-                    floors,
+                    free,
                 });
                 started.terminal = handles.by_ref().take(usize::from(has_terminal)).next();
                 started.undo = handles.next().zip(handles.next());
@@ -196,10 +196,10 @@ fn become_command(
     let (timeout_ms, grace_ms) = (order.timeout_ms, order.grace_ms);
     let (granted, must_undo) = (order.granted.clone(), order.must_undo);
     // The command must not change what is free before that is known.
-    let floors = sandbox.floors();
+    let free = sandbox.free();
     wire::send(
         supervisor,
-        &Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal, floors },
+        &Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal, free },
         &handles,
     )?;
     drop(handles);

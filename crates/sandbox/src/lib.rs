@@ -428,7 +428,13 @@ impl Commands {
         let stores = self.settings.cache_stores.as_deref();
         let store = stores.map(|stores| CacheStore::new(stores, &self.writable, &view.caches));
         let lasting = (self.keeper.as_ref(), store.as_ref());
-        let session = Arc::new(self.open_session(helper, globs, (network, view), lasting)?);
+        let session = Arc::new(self.open_session(
+            helper,
+            globs,
+            (network, view),
+            lasting,
+            Some(self.settings.usage),
+        )?);
         self.warn_of(&session);
         sessions.insert((name.to_owned(), globs.clone()), Arc::clone(&session));
         Ok(session)
@@ -441,6 +447,7 @@ impl Commands {
         globs: &PathGlobs,
         (network, view): (bool, &PrivateView),
         (keeper, store): (Option<&Arc<dyn KeepsChanges>>, Option<&CacheStore>),
+        usage: Option<UsageLimits>,
     ) -> Result<Session, ToolError> {
         let join = if keeper.is_some() { Join::Open } else { Join::Alone };
         let session = Session::open(
@@ -448,7 +455,10 @@ impl Commands {
             &self.settings.levels,
             (&self.settings.sessions, keeper.map(Arc::as_ref), store),
             self.find("bwrap").as_deref(),
-            |level, scratch| Policy { join, ..self.policy((level, scratch), globs, network, view) },
+            |level, scratch| {
+                let policy = self.policy((level, scratch), globs, network, view);
+                Policy { join, usage, ..policy }
+            },
         );
         let session = session.map_err(no_session)?;
         if !globs.is_empty() && !session.is_watched() && !self.wants_no_containment() {

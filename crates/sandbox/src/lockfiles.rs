@@ -1,8 +1,9 @@
 //! Reads which downloads of package managers the lockfiles of roots name with a hash.
 //!
 //! Commands may write lockfiles, so they are hostile bytes: they are opened without symlinks and with a bound, and one that
-//! does not parse names nothing. Only those directly in a root count: one in a directory that git ignores would pass unseen.
+//! does not parse names nothing, but for merge markers of git between the packages of a `Cargo.lock`. Only those directly in a root count: one in a directory that git ignores would pass unseen.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -16,6 +17,8 @@ use serde::de::IgnoredAny;
 const MAX_LOCKFILE: u64 = 8 << 20;
 /// The most downloads that lockfiles can name. Of more crates none counts, of more packages no further one.
 const MAX_LOCKED: usize = 8_192;
+/// What a lockfile calls the registry of cargo itself.
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// The longest name with version of a crate.
 const MAX_NAME: usize = 200;
 
@@ -24,7 +27,7 @@ const MAX_NAME: usize = 200;
 pub(super) enum Locked {
     /// A package of npm, by its SHA-512 in hexadecimal digits.
     Npm(String),
-    /// A crate, by its SHA-256 in hexadecimal digits, with the name of its file.
+    /// A crate of crates.io, by its SHA-256 in hexadecimal digits, with the name of its file.
     Crate(String, String),
 }
 
@@ -38,7 +41,7 @@ impl Locked {
 
 /// Returns what the lockfiles of roots name. A download may occur several times.
 pub(super) fn of_roots(roots: &[PathBuf]) -> Vec<Locked> {
-    let (mut all, mut crates) = (Vec::new(), Vec::new());
+    let (mut all, mut crates) = (Vec::new(), BTreeMap::new());
     for root in roots {
         if let Ok(text) = std::str::from_utf8(&read(&root.join("Cargo.lock"))) {
             add_crates(text, &mut crates);
@@ -78,26 +81,31 @@ fn read(path: &Path) -> Vec<u8> {
 
 /// Adds the crates of a `Cargo.lock` as cargo writes it, by the names of their files. One that has two checksums, such as
 /// those of two registries, has none: cargo does not compare a cached crate with its checksum.
-fn add_crates(text: &str, crates: &mut Vec<(String, Option<String>)>) {
+fn add_crates(text: &str, crates: &mut BTreeMap<String, Option<String>>) {
     // In a string of several lines, which cargo never writes, anything could stand.
     let is_in = |quotes: &[u8]| memmem::find(text.as_bytes(), quotes).is_some();
     if is_in(b"\"\"\"") || is_in(b"'''") {
         return;
     }
-    let (mut name, mut version, mut checksum) = (None, None, None);
+    let (mut name, mut version, mut source, mut checksum) = (None, None, None, None);
     let mut is_package = false;
     for line in text.lines().chain(["[end]"]) {
         if line.starts_with('[') {
             let parts = (name.take(), version.take(), checksum.take());
+            let is_of_crates_io = source.take() == Some(CRATES_IO);
             if let (Some(name), Some(version), Some(checksum)) = parts
                 && is_package
                 && let Some(file) = crate_file(name, version)
                 && is_sha256(checksum)
             {
                 let n = crates.len();
-                match crates.iter_mut().find(|(known, _)| *known == file) {
-                    Some((_, hash)) => drop(hash.take_if(|hash| hash != checksum)),
-                    None if n <= MAX_LOCKED => crates.push((file, Some(checksum.to_owned()))),
+                // A file of a cache does not say its registry, so another one takes the name.
+                let checksum = if is_of_crates_io { checksum } else { "" };
+                match crates.get_mut(&file) {
+                    Some(hash) => drop(hash.take_if(|hash| hash != checksum)),
+                    None if n <= MAX_LOCKED => {
+                        crates.insert(file, Some(checksum.to_owned()).filter(|_| is_of_crates_io));
+                    }
                     None => return,
                 }
             }
@@ -107,6 +115,7 @@ fn add_crates(text: &str, crates: &mut Vec<(String, Option<String>)>) {
         for (start, part) in [
             ("name = \"", &mut name),
             ("version = \"", &mut version),
+            ("source = \"", &mut source),
             ("checksum = \"", &mut checksum),
         ] {
             let value = line.strip_prefix(start).and_then(|value| value.strip_suffix('"'));
@@ -196,7 +205,7 @@ mod tests {
     fn package(name: &str, version: &str, checksum: &str) -> String {
         format!(
             "\n[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n\
-             source = \"registry+x\"\nchecksum = \"{checksum}\"\ndependencies = [\n \"b\",\n]\n"
+             source = \"{CRATES_IO}\"\nchecksum = \"{checksum}\"\ndependencies = [\n \"b\",\n]\n"
         )
     }
 
@@ -222,6 +231,8 @@ mod tests {
             (package("a", "1.0.0", &ONE.replace('1', "A")), &[]),
             (package("a", "1.0.0", &ONE.replace('1', "g")), &[]),
             (good.replace("checksum", "hash"), &[]),
+            (good.replace(CRATES_IO, "registry+https://example.org/index"), &[]),
+            (format!("{good}{}", good.replace(CRATES_IO, "sparse+https://x/")), &[]),
             (good.replace("[[package]]", "[[patch.unused]]"), &[]),
             (good.replace("[[package]]", "[metadata]"), &[]),
             (format!("x = \"\"\"\n{good}\"\"\"\n"), &[]),
@@ -229,7 +240,7 @@ mod tests {
             ("[[package]]\n".repeat(1_000), &[]),
             (String::new(), &[]),
         ] {
-            let mut crates = Vec::new();
+            let mut crates = BTreeMap::new();
             add_crates(&lockfile, &mut crates);
             let named: Vec<&str> =
                 crates.iter().filter(|(_, hash)| hash.is_some()).map(|(file, _)| &**file).collect();

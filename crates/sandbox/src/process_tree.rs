@@ -27,7 +27,7 @@ const MAX_GENERATIONS: u32 = 16;
 /// How many processes of one list are held at once: each needs an fd.
 const AT_ONCE: usize = 32;
 /// How long the processes below may be listed to look at them.
-const PASS: Duration = Duration::from_millis(50);
+const PASS: Duration = Duration::from_millis(500);
 /// The pause between two passes.
 const PAUSE: Duration = Duration::from_millis(1);
 

@@ -86,17 +86,21 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
 pub(super) fn exhausted(exhausted: &Exhausted) -> String {
     match exhausted {
         Exhausted::Memory(held, at_most) => format!(
-            "its processes held {} of memory, and {} is the most for a command (run.max_command_memory_mib)",
+            "the command was ended: its processes held {} of memory, and {} is the most for a command \
+             (run.max_command_memory_mib)",
             size(*held),
             size(*at_most)
         ),
-        Exhausted::Disk(dir, left, floor) => format!(
-            "{} were left free on the disk of {}, and a command must leave {} (run.min_free_disk_mib)",
-            size(*left),
-            line_name(dir),
-            size(*floor)
-        ),
+        Exhausted::Disk(dir, left, floor) => {
+            format!("the command was ended: {}", full((dir, *left, *floor)))
+        }
+        Exhausted::DiskAfter(dir, left, floor) => full((dir, *left, *floor)),
     }
+}
+
+fn full((dir, left, floor): (&Path, u64, u64)) -> String {
+    let (dir, left, floor) = (line_name(dir), size(left), size(floor));
+    format!("{left} are free on the disk of {dir}, less than {floor} (run.min_free_disk_mib)")
 }
 
 /// Returns a number of bytes in MiB, or in GiB where it is large.

@@ -33,7 +33,7 @@ use super::notify_handler::{
 use super::process_tree;
 use super::sandbox_level::{SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
-use super::usage::{self, Usage, UsageLimits};
+use super::usage::{self, Disk, Usage, UsageLimits};
 use super::wire::{JoinHandles, Outside, Policy};
 use crate::spawn::{self, Confinement, Limit, Own};
 use extra::HeldExtra;
@@ -72,8 +72,7 @@ pub(super) struct Sandbox {
     cgroup: Option<SessionCgroup>,
     max_processes: u64,
     usage: Option<UsageLimits>,
-    /// The directories whose free space counts.
-    disks: Vec<PathBuf>,
+    disks: Arc<[Disk]>,
     /// By what other sessions can join this one, until sinew has it.
     joinable: Option<JoinHandles>,
 }
@@ -102,7 +101,7 @@ impl Sandbox {
             cgroup: None,
             max_processes: policy.max_processes,
             usage: policy.usage,
-            disks: disks(policy),
+            disks: Arc::from([]),
             joinable: None,
         };
         // The namespaces of a session have no writable cgroup file system.
@@ -149,6 +148,9 @@ impl Sandbox {
         }
         sandbox.find_kill_scope();
         sandbox.bound_processes(policy.trusted, hierarchy);
+        if let Some(limits) = policy.usage {
+            sandbox.disks = usage::disks(limits, filled(policy)).into();
+        }
         Ok(sandbox)
     }
 
@@ -323,14 +325,14 @@ impl Sandbox {
         self.usage.is_some()
     }
 
-    /// Returns the least free space that the next command must leave on each disk.
-    pub(super) fn floors(&self) -> Vec<u64> {
-        self.usage.map(|limits| usage::floors(limits, &self.disks)).unwrap_or_default()
+    /// Returns the free space of each disk that commands fill.
+    pub(super) fn free(&self) -> Vec<u64> {
+        usage::free(&self.disks)
     }
 
-    /// Begins to look at what a command uses, where it has limits.
-    pub(super) fn begin_usage(&self, floors: Vec<u64>) -> Option<Usage<'_>> {
-        self.usage.map(|limits| Usage::begin(limits, (&self.disks, floors)))
+    /// Begins to look at what a command uses, before which so much space was free, where it has limits.
+    pub(super) fn begin_usage(&self, free: Vec<u64>) -> Option<Usage> {
+        self.usage.map(|limits| Usage::begin(limits, Arc::clone(&self.disks), free))
     }
 
     /// Returns the resource limits of commands.
@@ -389,7 +391,7 @@ impl Sandbox {
 }
 
 /// Returns directories in all file systems that commands fill: the roots, extra paths, and that of temporary files.
-fn disks(policy: &Policy) -> Vec<PathBuf> {
+fn filled(policy: &Policy) -> Vec<PathBuf> {
     let temporary = match policy.level {
         SandboxLevel::Landlock | SandboxLevel::None => policy.scratch.clone(),
         SandboxLevel::Namespaces | SandboxLevel::Bubblewrap => PathBuf::from("/tmp"),

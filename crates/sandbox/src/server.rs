@@ -145,7 +145,8 @@ impl Commands {
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
         // Its program and its files may be anywhere in the home directory of the person who configured it.
         let view = self.private().without_directories();
-        let session = self.open_session(helper, globs, (program.network, &view), (None, None))?;
+        let session =
+            self.open_session(helper, globs, (program.network, &view), (None, None), None)?;
         self.warn_of(&session);
         let mut env = self.server_environment(&program.env);
         session.set_temporary_directory(&mut env);

@@ -93,7 +93,7 @@ impl Session {
         bubblewrap: Option<&Path>,
         policy: impl Fn(SandboxLevel, &Path) -> Policy,
     ) -> Result<Self, NoSession> {
-        let scratch = Scratch::new(sessions).map_err(NoSession::Helper)?;
+        let scratch = Scratch::new(sessions, store).map_err(NoSession::Helper)?;
         let mut missing = Vec::new();
         for &level in levels {
             if level == SandboxLevel::Namespaces
@@ -132,7 +132,7 @@ impl Session {
     ) -> Result<Self, NoSession> {
         let level = base.level;
         let scratch = match level {
-            SandboxLevel::Bubblewrap => Scratch::new(sessions).map_err(NoSession::Helper)?,
+            SandboxLevel::Bubblewrap => Scratch::new(sessions, None).map_err(NoSession::Helper)?,
             _ => Scratch::none(),
         };
         let used = if level == SandboxLevel::Bubblewrap { scratch.path() } else { base.scratch() };
@@ -404,9 +404,9 @@ impl Scratch {
     }
 
     /// Makes the directory of a session, and removes those of sessions that died.
-    fn new(sessions: &Path) -> io::Result<Self> {
+    fn new(sessions: &Path, store: Option<&CacheStore>) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(sessions)?;
-        remove_dead(sessions);
+        remove_dead(sessions, store);
         // Until its own lock shows that it is in use, no process removes dead ones.
         let making = File::open(sessions)?;
         rustix::io::retry_on_intr(|| flock(&making, FlockOperation::LockShared))?;
@@ -437,6 +437,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some((path, _lock)) = self.0.take() {
+            CacheStore::take(&path);
             remove(&path);
         }
     }
@@ -446,8 +447,9 @@ fn create(path: &Path) -> io::Result<File> {
     File::create_new(path)
 }
 
-/// Removes the directories of dead sessions, unless one is being made: it has no lock yet, as dead ones have none.
-fn remove_dead(sessions: &Path) {
+/// Removes the directories of dead sessions, after the store took the downloads of its project out of them, unless one is
+/// being made: it has no lock yet, as dead ones have none.
+fn remove_dead(sessions: &Path, store: Option<&CacheStore>) {
     let Ok(looking) = File::open(sessions) else { return };
     if flock(&looking, FlockOperation::NonBlockingLockExclusive).is_err() {
         return;
@@ -462,14 +464,15 @@ fn remove_dead(sessions: &Path) {
     // The locks of the dead hold while they are removed, so sessions may be made again.
     drop(looking);
     for (path, _lock) in dead {
+        if store.is_some_and(|store| store.takes(&path)) {
+            CacheStore::take(&path);
+        }
         remove(&path);
     }
 }
 
-/// Removes the directory of a session that has ended and its contents, despite modes that commands set. What lasts of its
-/// caches is taken out of it before.
+/// Removes the directory of a session that has ended and its contents, despite modes that commands set.
 fn remove(path: &Path) {
-    CacheStore::take(path);
     if fs::remove_dir_all(path).is_ok() {
         return;
     }
@@ -505,14 +508,14 @@ mod tests {
             for _ in 0..16 {
                 scope.spawn(|| {
                     for _ in 0..300 {
-                        let scratch = Scratch::new(&sessions).expect("a session's directory");
+                        let scratch = Scratch::new(&sessions, None).expect("a session's directory");
                         assert!(scratch.path().join("empty.file").exists());
                     }
                 });
             }
         });
         // The first directory removed the dead one, and each session its own.
-        drop(Scratch::new(&sessions).expect("a session's directory"));
+        drop(Scratch::new(&sessions, None).expect("a session's directory"));
         assert_eq!(fs::read_dir(&sessions).expect("a directory").count(), 0);
     }
 }

@@ -144,8 +144,7 @@ fn serve_next(
             exec_child::start_next(session, notifier, (killer, oom), sandbox)
         })?;
     let Started { pid, handle, calls, ordered, terminal, undo, failure } = started;
-    let Some(SupervisorRequest { line, timeout, grace, granted, must_undo, floors }) = ordered
-    else {
+    let Some(SupervisorRequest { line, timeout, grace, granted, must_undo, free }) = ordered else {
         let rest = end_the_rest(killer, urgency, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
@@ -157,7 +156,7 @@ fn serve_next(
         NotifyHandler::begin(calls, Arc::clone(means), terminal, granted, undo)
     });
     // If sinew has closed the socket, the first poll shows it.
-    let usage = sandbox.begin_usage(floors);
+    let usage = sandbox.begin_usage(free);
     let mut watch = Watch {
         line: &line,
         pid,
@@ -170,9 +169,10 @@ fn serve_next(
         usage,
     };
     let CommandEnd { end, was_told, out_of_time, exhausted } = watch.until_the_end();
+    let was_stopped = out_of_time || exhausted.is_some();
+    let exhausted = exhausted.or_else(|| watch.usage.take().and_then(Usage::end));
     let rest = end_the_rest(killer, urgency, Some(pid));
     urgency.lower();
-    let was_stopped = out_of_time || exhausted.is_some();
     let report = match failure {
         Some((refusal, number)) => Report::Failed(refusal, number),
         None => {
@@ -229,7 +229,7 @@ struct Watch<'a> {
     grace: Duration,
     killer: &'a mut Killer,
     urgency: &'a mut Urgency,
-    usage: Option<Usage<'a>>,
+    usage: Option<Usage>,
 }
 
 /// How a watched command ended.

@@ -2,17 +2,21 @@
 //! free space below a floor. The supervisor then ends the command.
 //!
 //! The kernel bounds single processes alone where sinew may not make a cgroup, and a disk that a command fills hurts all
-//! programs. A command gets its first look after a quarter of a second, so most never get one.
+//! programs. A thread looks, since a look at many processes takes long, and the supervisor must be able to kill meanwhile.
+//! It starts after a quarter of a second, so most commands never have one.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::statfs;
+use rustix::fs::{stat, statfs};
 use rustix::process::Pid;
 use rustix::system::sysinfo;
 use serde::{Deserialize, Serialize};
+use sinew_tool::sync::lock;
 
 use super::process_tree::ProcessTree;
 
@@ -22,6 +26,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
 /// A look at many processes takes long. It may take one part in so many of the time.
 const SHARE: u32 = 20;
+/// How long the parts of processes in shared pages are added up. Of the rest all shared pages count.
+const PROPORTIONAL: Duration = Duration::from_secs(2);
+/// Which part of a floor a command may take where less than the floor was free before it.
+const SLACK: u64 = 32;
 /// Which part of the machine's memory a command may hold by default: the rest keeps the machine usable.
 const PART_OF_MACHINE: (u64, u64) = (7, 8);
 /// Where a container reads the limit of its memory, in both versions of cgroups.
@@ -29,7 +37,7 @@ const CONTAINER_LIMITS: [&str; 2] =
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 /// The magic numbers of file systems of other machines, statfs(2): their answer may never come. NFS, SMB (3), 9P, Ceph,
 /// AFS, and what programs serve (FUSE).
-const REMOTE: [u64; 8] =
+const REMOTE: [u32; 8] =
     [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400, 0x5346_414f, 0x6573_5546];
 
 /// Limits of what all processes of a command use together.
@@ -37,8 +45,8 @@ const REMOTE: [u64; 8] =
 pub struct UsageLimits {
     /// The memory that they may hold, in bytes; `None`: seven eighths of that of the machine or container.
     pub memory_bytes: Option<u64>,
-    /// The free space below which a running command is ended, in bytes. Where less than twice that is free when it
-    /// starts, half of what is free then.
+    /// The free space below which a running command is ended, in bytes. Where less than twice that is free when the
+    /// session starts, half of what is free then.
     pub min_free_disk_bytes: u64,
 }
 
@@ -53,82 +61,148 @@ impl Default for UsageLimits {
 pub(super) enum Exhausted {
     /// Its processes held this much memory, and so much is the most, in bytes.
     Memory(u64, u64),
-    /// This directory had so much free space left, and so much is the least, in bytes.
+    /// The disk of this directory had so much free space left while it ran, and so much is the least, in bytes.
     Disk(PathBuf, u64, u64),
+    /// The same when it had ended by itself.
+    DiskAfter(PathBuf, u64, u64),
 }
 
-/// Returns the least free space that a command must leave on the disk of each directory, in bytes; 0 where that does not
-/// count.
-pub(super) fn floors(limits: UsageLimits, dirs: &[PathBuf]) -> Vec<u64> {
+/// A disk that commands may fill.
+#[derive(Debug)]
+pub(super) struct Disk {
+    /// A directory on it.
+    dir: PathBuf,
+    /// The least free space, in bytes.
+    floor: u64,
+}
+
+/// Returns the disks of this machine on which the directories are, each once.
+pub(super) fn disks(limits: UsageLimits, dirs: impl IntoIterator<Item = PathBuf>) -> Vec<Disk> {
     let mut known = Vec::new();
-    let mut floor = |dir: &PathBuf| {
-        let stat = statfs(dir).ok()?;
-        let kind = u64::try_from(stat.f_type).unwrap_or_default() & u64::from(u32::MAX);
-        // Directories of one file system answer the same.
-        let place = (kind, stat.f_blocks, stat.f_files);
-        let counts = !REMOTE.contains(&kind) && !known.contains(&place);
-        known.push(place);
-        counts.then(|| limits.min_free_disk_bytes.min(bytes(stat.f_bavail, stat.f_bsize) / 2))
-    };
-    match limits.min_free_disk_bytes {
-        0 => Vec::new(),
-        _ => dirs.iter().map(|dir| floor(dir).unwrap_or_default()).collect(),
+    let mut disks = Vec::new();
+    for dir in dirs.into_iter().filter(|_| limits.min_free_disk_bytes != 0) {
+        let (Ok(device), Ok(system)) = (stat(&dir), statfs(&dir)) else { continue };
+        #[expect(clippy::cast_possible_truncation, reason = "magic numbers have 32 bits")]
+        #[expect(clippy::cast_sign_loss, reason = "and no sign")]
+        let is_remote = REMOTE.contains(&(system.f_type as u32));
+        if !is_remote && !known.contains(&device.st_dev) {
+            known.push(device.st_dev);
+            let free = bytes(system.f_bavail, system.f_bsize);
+            disks.push(Disk { dir, floor: limits.min_free_disk_bytes.min(free / 2) });
+        }
     }
+    disks
+}
+
+/// Returns the free space of each disk, in bytes.
+pub(super) fn free(disks: &[Disk]) -> Vec<u64> {
+    disks.iter().map(|disk| free_at(&disk.dir).unwrap_or_default()).collect()
 }
 
 /// The usage of one command.
-pub(super) struct Usage<'a> {
-    limits: UsageLimits,
-    dirs: &'a [PathBuf],
-    floors: Vec<u64>,
-    tree: Option<ProcessTree>,
-    next: Instant,
+pub(super) struct Usage {
+    shared: Arc<Shared>,
+    start_at: Instant,
+    has_started: bool,
 }
 
-impl<'a> Usage<'a> {
-    /// Begins to look at a command, which must leave these [`floors`].
-    pub(super) fn begin(limits: UsageLimits, (dirs, floors): (&'a [PathBuf], Vec<u64>)) -> Self {
-        Self { limits, dirs, floors, tree: None, next: Instant::now() + PAUSE }
+/// What a supervisor and its watching thread share.
+struct Shared {
+    limits: UsageLimits,
+    disks: Arc<[Disk]>,
+    /// The free space of each disk before the command.
+    free_before: Vec<u64>,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    exhausted: Option<Exhausted>,
+    /// Whether the command holds half of its bound.
+    is_near: bool,
+    has_ended: bool,
+}
+
+impl Usage {
+    /// Begins to look at a command, before which so much space was [`free`].
+    pub(super) fn begin(limits: UsageLimits, disks: Arc<[Disk]>, free_before: Vec<u64>) -> Self {
+        let state = Mutex::default();
+        let shared = Shared { limits, disks, free_before, state, ended: Condvar::new() };
+        Self { shared: Arc::new(shared), start_at: Instant::now() + PAUSE, has_started: false }
     }
 
-    /// Returns the time until the next look.
+    /// Returns how long the supervisor may sleep.
     pub(super) fn due_in(&self) -> Duration {
-        self.next.saturating_duration_since(Instant::now())
+        match self.has_started {
+            false => self.start_at.saturating_duration_since(Instant::now()),
+            true if lock(&self.shared.state).is_near => SHORT_PAUSE,
+            true => Duration::MAX,
+        }
     }
 
-    /// Looks at the command if that is due. Returns what it used too much of.
+    /// Returns what the command used too much of, once. Starts to look when that is due.
     pub(super) fn look(&mut self) -> Option<Exhausted> {
-        let began = Instant::now();
-        if began < self.next {
-            return None;
+        if !self.has_started && self.start_at <= Instant::now() {
+            self.has_started = true;
+            let shared = Arc::clone(&self.shared);
+            // Without a thread the command has no bounds but those of its processes.
+            let _ =
+                thread::Builder::new().name(String::from("usage")).spawn(move || shared.watch());
         }
-        let (held, at_most) = self.memory();
-        let pause = if at_most / 2 < held { SHORT_PAUSE } else { PAUSE };
-        if at_most < held {
-            return Some(Exhausted::Memory(held, at_most));
-        }
-        let disks = self.dirs.iter().zip(&self.floors).filter(|(_, floor)| **floor != 0);
-        let too_full = disks.into_iter().find_map(|(dir, floor)| {
-            let stat = statfs(dir).ok()?;
-            let left = bytes(stat.f_bavail, stat.f_bsize);
-            (left < *floor).then(|| Exhausted::Disk(dir.clone(), left, *floor))
-        });
-        self.next = Instant::now() + pause.max(began.elapsed() * SHARE);
-        too_full
+        lock(&self.shared.state).exhausted.take()
     }
 
-    /// Returns the memory that the processes of the command hold, and the most that they may, in bytes.
-    fn memory(&mut self) -> (u64, u64) {
-        let at_most = *self.limits.memory_bytes.get_or_insert_with(default_bound);
-        let tree = self.tree.get_or_insert_with(ProcessTree::new);
-        let processes = tree.below();
-        let resident: u64 = processes.iter().filter_map(|pid| resident(*pid)).sum();
-        if resident <= at_most {
-            return (resident, at_most);
-        }
-        // Processes share pages, which the sum counts for each.
-        (processes.iter().filter_map(|pid| proportional(*pid)).sum(), at_most)
+    /// Ends the looks, since the command has ended. Returns whether it left too little space.
+    pub(super) fn end(self) -> Option<Exhausted> {
+        lock(&self.shared.state).has_ended = true;
+        self.shared.ended.notify_one();
+        let (disk, free) = self.shared.too_full()?;
+        Some(Exhausted::DiskAfter(disk.dir.clone(), free, disk.floor))
     }
+}
+
+impl Shared {
+    fn watch(&self) {
+        let mut tree = ProcessTree::new();
+        let at_most = self.limits.memory_bytes.unwrap_or_else(default_bound);
+        loop {
+            let began = Instant::now();
+            let held = memory(&mut tree, at_most);
+            let exhausted = match at_most < held {
+                true => Some(Exhausted::Memory(held, at_most)),
+                false => self
+                    .too_full()
+                    .map(|(disk, free)| Exhausted::Disk(disk.dir.clone(), free, disk.floor)),
+            };
+            let is_near = at_most / 2 < held;
+            let pause = if is_near { SHORT_PAUSE } else { PAUSE }.max(began.elapsed() * SHARE);
+            let mut state = lock(&self.state);
+            state.is_near = is_near;
+            if exhausted.is_some() {
+                state.exhausted = exhausted;
+                return;
+            }
+            let wait = self.ended.wait_timeout_while(state, pause, |state| !state.has_ended);
+            if wait.is_ok_and(|(state, _)| state.has_ended) {
+                return;
+            }
+        }
+    }
+
+    /// Returns a disk with less free space than its floor, if the command took some of it.
+    fn too_full(&self) -> Option<(&Disk, u64)> {
+        self.disks.iter().zip(&self.free_before).find_map(|(disk, before)| {
+            let free = free_at(&disk.dir)?;
+            let took = before.saturating_sub(free);
+            (free < disk.floor && disk.floor / SLACK < took).then_some((disk, free))
+        })
+    }
+}
+
+fn free_at(dir: &Path) -> Option<u64> {
+    let system = statfs(dir).ok()?;
+    Some(bytes(system.f_bavail, system.f_bsize))
 }
 
 fn bytes(blocks: u64, size: impl TryInto<u64>) -> u64 {
@@ -143,23 +217,46 @@ fn default_bound() -> u64 {
     own.unwrap_or(u64::MAX).min(machine) / of * part
 }
 
-/// Returns the pages that a process has in memory, in bytes.
-fn resident(pid: Pid) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
-    let pages = number(text.split(' ').nth(1)?)?;
-    Some(bytes(pages, rustix::param::page_size()))
+/// Returns the memory that the processes below this one hold, in bytes; at most so much can be with all shared pages counted
+/// for each process that has them.
+fn memory(tree: &mut ProcessTree, at_most: u64) -> u64 {
+    let below = tree.below();
+    let of_each: Vec<_> = below.iter().filter_map(|pid| Some((*pid, own(*pid)?))).collect();
+    let sum: u64 = of_each.iter().map(|(_, held)| held).sum();
+    if sum <= at_most {
+        return sum;
+    }
+    let until = Instant::now() + PROPORTIONAL;
+    let part = |pid: Pid| (Instant::now() < until).then(|| proportional(pid)).flatten();
+    of_each.iter().map(|(pid, held)| part(*pid).unwrap_or(*held)).sum()
 }
 
-/// Returns the memory that a process holds, in bytes: its own pages and its part of shared ones, in memory or swapped out.
-/// Pages of files are not its own.
+/// Returns the memory of a process without pages of files, in bytes: its own and shared pages, in memory or swapped out.
+fn own(pid: Pid) -> Option<u64> {
+    let process = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
+    let fields = ["RssAnon:", "RssShmem:", "VmSwap:"];
+    // A thread that ended before the others has none.
+    sum_of(&process.join("status"), &fields).or_else(|| {
+        let threads = fs::read_dir(process.join("task")).ok()?.filter_map(Result::ok);
+        threads.filter_map(|thread| sum_of(&thread.path().join("status"), &fields)).next()
+    })
+}
+
+/// Returns the memory of a process, in bytes: its own pages and its part of shared ones. Some processes hide that.
 fn proportional(pid: Pid) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;
-    let of = |field: &str| {
+    let file = PathBuf::from(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero()));
+    sum_of(&file, &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"])
+}
+
+/// Returns the sum of fields of a file of the kernel, in bytes; nothing without the first of them.
+fn sum_of(file: &Path, fields: &[&str]) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let of = |field: &&str| {
         let line = text.lines().find_map(|line| line.strip_prefix(field))?;
         number(line.split_whitespace().next()?)
     };
-    let kib = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"].into_iter().filter_map(of).sum::<u64>();
-    Some(kib.saturating_mul(1024))
+    fields.first().and_then(of)?;
+    Some(fields.iter().filter_map(of).sum::<u64>().saturating_mul(1024))
 }
 
 fn number(text: &str) -> Option<u64> {

@@ -230,7 +230,7 @@ pub(super) struct Findings {
     pub(super) n_unseen_links: u32,
     /// Whether the undo log has all that it changed.
     pub(super) has_all_changes: bool,
-    /// Why its supervisor ended it, if it used too much.
+    /// What it used too much of, if it did.
     pub(super) exhausted: Option<Exhausted>,
 }
 
@@ -300,8 +300,8 @@ pub(super) enum Notice {
         granted: Vec<String>,
         must_undo: bool,
         has_terminal: bool,
-        /// The least free space on each disk of the sandbox, in bytes.
-        floors: Vec<u64>,
+        /// The free space of each disk of the sandbox, in bytes.
+        free: Vec<u64>,
     },
     /// It could not become the command.
     Failed(Refusal, i32),

@@ -245,7 +245,7 @@ impl Writer<'_> {
                     self.out.push_str(&format!(" <{}", quoted(&word.text)));
                 }
                 Redirect::Text(_) if self.rest.is_some() => {
-                    return Err(Unclear::new("shell.syntax", "it has a here-document"));
+                    return Err(Unclear::new("shell.syntax", "a here-document is not read here"));
                 }
                 Redirect::Text(text) => self.text(text)?,
                 Redirect::Null(fd) => self.out.push_str(&format!(" {fd}>/dev/null")),

@@ -95,7 +95,9 @@ pub mod dialects {
 
 /// Who is asked about a call, and how the answer is given and remembered.
 pub mod approval {
-    pub use sinew_runtime::{Approvals, Asking, GrantStore, SessionGrant, SessionGrantStore};
+    pub use sinew_runtime::{
+        Approvals, Asking, Attached, GrantStore, SessionGrant, SessionGrantStore,
+    };
     pub use sinew_tool::{
         Answer, Approver, Cover, Filled, Form, Question, Ruled, Ruling, Scope, UndoCover, Verdict,
     };
@@ -103,7 +105,8 @@ pub mod approval {
 
 /// The states before changes, which undo and redo restore.
 pub mod checkpoint {
-    pub use sinew_guard::{CheckpointSettings, Checkpoints, Retention};
+    pub use sinew_guard::checkpoints::Larger;
+    pub use sinew_guard::{CheckpointError, CheckpointId, CheckpointSettings, Checkpoints};
     pub use sinew_tool::{
         CheckpointInfo, CheckpointQuery, LeftPath, NoCheckpoints, PathChange, Restore, RestoreAct,
         RestoreChoice, RestoreConflict, RestorePlan, RestoreStep, Was,
@@ -113,8 +116,10 @@ pub mod checkpoint {
 /// Commands: their settings, sandbox levels and results.
 pub mod command {
     pub use sinew_guard::{
-        Activate, AskCommands, CommandSettings, OwnProgramSettings, OwnPrograms, ProcessLimits,
-        SandboxLevel, Shortfall, TrustedPrograms, UsageLimits, UserContext, environment,
+        Activate, AskCommands, CommandSettings, OwnEnd, OwnProgram, OwnProgramSettings,
+        OwnPrograms, OwnRan, ProcessLimits, RunningServer, SandboxLevel, ServerProcess,
+        ServerProgram, Shortfall, TrustedPrograms, Unrunnable, UsageLimits, UserContext,
+        environment,
     };
     pub use sinew_tool::{
         Analysis, Background, Command, CommandChanges, CommandLine, CommandList, CommandTarget,
@@ -152,13 +157,15 @@ pub mod hook {
 /// The audit log of calls, and their metrics.
 pub mod ledger {
     pub use crate::metrics::{Metrics, MetricsError};
-    pub use sinew_guard::{LedgerSync, OnFailure, Recorded, Redactor, SqliteLedger};
+    pub use sinew_guard::{LedgerSync, OnFailure, Recorded, Redactor, Retention, SqliteLedger};
     pub use sinew_runtime::{MemoryLedger, NoLedger};
     pub use sinew_tool::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 }
 
 /// Messages between agents and people.
 pub mod message {
+    #[cfg(feature = "web")]
+    pub use sinew_guard::Channel;
     pub use sinew_guard::{
         ChildLimits, MessageError, MessageLimits, MessageSettings, MessageStore, NewChildren,
     };
@@ -170,7 +177,10 @@ pub mod message {
 
 /// Rules about calls.
 pub mod policy {
-    pub use sinew_guard::{Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, Rules};
+    pub use sinew_guard::{
+        CommandPattern, CommandPolicy, Condition, HostPattern, Layer, Object, Paths, Profile, Rule,
+        RuleOrigin, Rules,
+    };
 }
 
 /// Skills: instructions that a model loads when it needs them.
@@ -207,7 +217,7 @@ pub mod tool {
 
 /// What tools reach of the web.
 pub mod web {
-    pub use sinew_guard::WebSettings;
+    pub use sinew_guard::{HostPattern, Proxies, ProxyAddress, WebSettings};
     pub use sinew_tool::{
         ApiKey, Net, NoNet, PageForm, ProviderChoice, ReadPage, SearchAnswer, SearchClaim,
         SearchProvider, SearchQuery, SearchResult, SearchSettings, SearchTarget, UrlClaim,

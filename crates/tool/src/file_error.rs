@@ -125,7 +125,7 @@ impl FileError {
             Self::Unread => knowledge::unread(shown),
             Self::Busy => error(
                 Kind::Timeout,
-                format!("another process is changing this directory, so nothing was changed: {shown}"),
+                format!("another process holds a lock on it, so nothing was changed: {shown}"),
             )
             .hint("repeat the call; if it fails again, something holds a lock on the directory"),
             Self::GitAtWork => git_at_work(shown),

@@ -309,7 +309,7 @@ pub struct SandboxFindings {
     pub n_more_links: u32,
     /// The number of new symlinks that were too many to look at.
     pub n_unseen_links: u32,
-    /// What all its processes together used too much of, so that it was ended.
+    /// What all its processes together used too much of, and whether that ended it.
     pub exhausted: Option<String>,
     /// What it changed in the roots, where that is kept.
     pub changes: Option<CommandChanges>,

@@ -68,8 +68,8 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_command_memory_mib: Option<u64>,
     /// The free space below which a running command is ended, in MiB, on the disks of the roots and of temporary files; 0
-    /// for no such floor. Where less than twice that is free at its start, half of what is free then. Disks of other
-    /// machines do not count.
+    /// for no such floor. Where less than twice that is free when its session begins, half of what is free then. Disks of
+    /// other machines do not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_free_disk_mib: Option<u64>,
     /// The size of a file that a process writes, in MiB.

@@ -433,11 +433,25 @@ fn full_disk(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
 fn memory(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
     const HOLD: &str =
         "for n in 1 2 3 4; do perl -e '$x = \"x\" x (32 << 20); sleep 2' & done; wait; echo all";
-    for (mib, is_ended) in [(100, true), (400, false)] {
+    // A process that no other may look into, one whose first thread has ended, and one that was forked with its pages.
+    const HIDDEN: &str = "python3 -c 'import ctypes, time; ctypes.CDLL(None).prctl(4, 0); x = b\"x\" * (160 << 20); time.sleep(2)'; echo all";
+    const HEADLESS: &str = "python3 -c 'import ctypes, threading, time\ndef hold():\n x = b\"x\" * (160 << 20); time.sleep(2)\n\
+        threading.Thread(target=hold).start(); ctypes.CDLL(None).pthread_exit(None)'; echo all";
+    const FORKED: &str =
+        "perl -e '$x = \"x\" x (30 << 20); fork; fork; sleep 1'; sleep 1; echo all";
+    let cases = [(HOLD, 100, true), (HOLD, 400, false), (FORKED, 100, false)];
+    let by_python = [(HIDDEN, 100, true), (HEADLESS, 100, true), (HIDDEN, 400, false)];
+    let has_python = Path::new("/usr/bin/python3").exists();
+    if !has_python {
+        println!("SKIPPED: no python3, so no process hides its memory");
+    }
+    for (text, mib, is_ended) in
+        cases.into_iter().chain(by_python.into_iter().filter(|_| has_python))
+    {
         let usage = UsageLimits { memory_bytes: Some(mib << 20), ..UsageLimits::default() };
-        let done = Place::limited(helper, level, usage).sh(HOLD);
+        let done = Place::limited(helper, level, usage).sh(text);
         let output = String::from_utf8_lossy(&done.merged.head).into_owned();
-        let told = format!("{:?} {:?} {output}", done.exit, done.findings.exhausted);
+        let told = format!("{text} {:?} {:?} {output}", done.exit, done.findings.exhausted);
         that(output.contains("all") != is_ended, || told.clone())?;
         that((done.exit == Exit::Signal(9)) == is_ended, || told.clone())?;
         let words = done.findings.exhausted.unwrap_or_default();
@@ -460,7 +474,17 @@ fn floor(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
         let told = format!("{:?} {:?} {output}", done.exit, done.findings.exhausted);
         that(output.contains("No space left") != is_ended, || told.clone())?;
         let words = done.findings.exhausted.unwrap_or_default();
-        that(words.contains("a command must leave 16 MiB") == is_ended, || told)?;
+        that(words.contains("the command was ended: ") == is_ended, || told.clone())?;
+        that(words.contains("on the disk of ") == is_ended, || told)?;
+        // One that is too quick is told, and one that takes nothing is not ended where another filled the disk.
+        place.sh("rm -f big more");
+        let quick = place.sh("head -c 24M /dev/zero >big");
+        let words = quick.findings.exhausted.unwrap_or_default();
+        that(quick.exit == Exit::Code(0) && words.contains("are free") == is_ended, || words)?;
+        let later = place.sh("sleep 0.7; echo on");
+        that(later.exit == Exit::Code(0) && later.findings.exhausted.is_none(), || {
+            format!("{:?}", later.findings.exhausted)
+        })?;
         that(place.sh("rm -f big more; echo on >file").exit == Exit::Code(0), || {
             String::from("the next")
         })?;

@@ -284,7 +284,7 @@ pub fn refused(findings: &SandboxFindings) -> Vec<String> {
         format!("[the sandbox refused to {deed} {what}{times}: {why}; to allow it: {grant}]")
     };
     let mut left = MAX_REFUSALS;
-    let exhausted = findings.exhausted.iter().map(|why| format!("[the command was ended: {why}]"));
+    let exhausted = findings.exhausted.iter().map(|words| format!("[{words}]"));
     let mut lines: Vec<String> = exhausted.collect();
     let n_before = lines.len();
     for refused in &findings.listed {

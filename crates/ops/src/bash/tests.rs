@@ -71,10 +71,10 @@ fn refusals_come_first_whatever_the_exit_code() {
         "[the sandbox refused to reach 192.0.2.1:443, 3 times: the network is closed; to allow it: \
          run.network = true]\n[the sandbox refused 2 more calls of the command]",
     );
-    let exhausted = Some(String::from("its processes held 9 MiB of memory"));
+    let exhausted = Some(String::from("the command was ended: it held 9 MiB"));
     check(
         SandboxFindings { n_more: 2, exhausted, ..SandboxFindings::default() },
-        "[the command was ended: its processes held 9 MiB of memory]\n\
+        "[the command was ended: it held 9 MiB]\n\
          [the sandbox refused 2 more calls of the command]",
     );
     let long = Refused { what: "x".repeat(9_000), ..unreachable(4) };

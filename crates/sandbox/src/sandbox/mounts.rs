@@ -63,7 +63,8 @@ pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
     devices()?;
     for place in SERVICES {
         if is_real_dir(Path::new(place)) {
-            mount("tmpfs", *place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)?;
+            let flags = MountFlags::NOSUID | MountFlags::NODEV;
+            mount("tmpfs", *place, "tmpfs", flags, Some(c"size=5%"))?;
         }
     }
     for (path, handle) in &kept {
@@ -284,12 +285,16 @@ fn overlay_caches(policy: &Policy, scratch: &OwnedFd) -> io::Result<()> {
         }
         // The user's own files cover those of an earlier session.
         let kept = Some(cache_store::kept(&policy.scratch, n)).filter(|kept| is_real_dir(kept));
-        let Some(data) = overlay_options((cache, kept.as_deref()), &changes, &work) else {
-            continue;
-        };
-        let data = std::ffi::CString::new(data).unwrap_or_default();
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        let _ = mount("overlay", cache, "overlay", flags, Some(&*data));
+        // A kernel that refuses two layers takes one.
+        for lowest in [kept.as_deref(), None] {
+            let data = overlay_options((cache, lowest), &changes, &work);
+            let data = data.and_then(|data| std::ffi::CString::new(data).ok());
+            let flags = MountFlags::NOSUID | MountFlags::NODEV;
+            let mounted = data.map(|data| mount("overlay", cache, "overlay", flags, Some(&*data)));
+            if lowest.is_none() || mounted.is_some_and(|mounted| mounted.is_ok()) {
+                break;
+            }
+        }
     }
     Ok(unmount(&policy.scratch, UnmountFlags::DETACH)?)
 }
@@ -348,7 +353,9 @@ fn devices() -> io::Result<()> {
     let terminals = c"newinstance,ptmxmode=0666,mode=0620";
     // Without this mount a session has no terminals.
     let _ = mount("devpts", beside.join("pts"), "devpts", flags, Some(terminals));
-    mount("tmpfs", beside.join("shm"), "tmpfs", flags | MountFlags::NODEV, None)?;
+    // Files that no process maps count for none.
+    let size = Some(c"size=25%");
+    mount("tmpfs", beside.join("shm"), "tmpfs", flags | MountFlags::NODEV, size)?;
     fs::set_permissions(beside.join("shm"), fs::Permissions::from_mode(0o1777))?;
     mount_move(beside, "/dev")?;
     // No device can be added later.
