@@ -301,16 +301,16 @@ def ways_of_ending(directory, server):
             contains(done.stderr, "go on with" if code == 0 else "plain_http")
     with check("the doctor names the model, or what is missing"):
         find = lambda: next(
-            one for one in json.loads(project.run("doctor", "--json").stdout)["findings"] if one["name"] == "model"
+            one for one in json.loads(project.run("doctor", "--json").stdout)["findings"] if one["check"] == "model"
         )
-        contains(find()["detail"], "chat: chat at http://127.0.0.1", "64000 tokens")
+        contains(find()["text"], "chat: chat at http://127.0.0.1", "64000 tokens")
         key = os.environ.pop("E2E_KEY")
         try:
             missing = find()
         finally:
             os.environ["E2E_KEY"] = key
         equal((missing["ok"], missing["needed"]), (False, False))
-        contains(missing["detail"], "E2E_KEY")
+        contains(missing["text"], "E2E_KEY")
     with check("a budget ends the run before the next request"):
         done = project.run("run", "--budget", "1", "--json", "E2E-LOOP budget")
         lines = events(done)

@@ -155,7 +155,7 @@ def body(directory):
                 direct = [tool["name"] for tool in server.ask("tools/list")["tools"]]
             code, out, errors = checks.sinew("--root", root, "mcp-servers", "test", name, "--json", cwd=root, timeout=120)
             true(out, errors)
-            tools = [tool for tool in json.loads(out)["tools"] if tool["name"].partition("__")[2] in direct or not tool["name"].endswith(FEATURES)]
+            tools = [tool for tool in json.loads(out)["tools"] if tool["tool"].partition("__")[2] in direct or not tool["tool"].endswith(FEATURES)]
             equal(len(tools), len(direct), f"tools; {json.loads(out)['problems']}")
             n_tools += len(tools)
     official(root, work)

@@ -69,11 +69,11 @@ def honest(root, beside):
             equal({n: got[n] for n in range(3, 10)}, {n: str(n) for n in range(3, 10)})
             contains(got[2], "xxxx")
     with check("a selection of tools and a profile hold for tools of servers too"):
-        listed = json.loads(checks.sinew("--root", root, *fx, "--tools", "read", "tools", "--json")[1])
+        listed = json.loads(checks.sinew("--root", root, *fx, "--tools", "read", "tools", "--format", "mcp")[1])
         true(listed and not [tool for tool in listed if tool["name"].startswith("fx")], str(listed))
         code, result, _ = called(root, "fx__fail", {}, *fx, "--read-only")
         equal((code, result["error"]["kind"]), (2, "not_found"))
-        listed = json.loads(checks.sinew("--root", root, *fx, "--tools", "fx__echo", "tools", "--json")[1])
+        listed = json.loads(checks.sinew("--root", root, *fx, "--tools", "fx__echo", "tools", "--format", "mcp")[1])
         equal([tool["name"] for tool in listed], ["fx__echo"])
     with check("a long result is cut and kept like any other"):
         _, result, text = called(root, "fx__large", {"lines": 5_000}, *fx)
@@ -99,16 +99,16 @@ def honest(root, beside):
         surfaced = [*hidden, "--set", 'tools.surface=["fx__ec*"]']
         equal(called(root, "fx__echo", {"text": "x"}, *surfaced)[2], "x")
         equal(called(root, "fx__fail", {}, *surfaced)[1]["error"]["kind"], "not_found")
-        listed = json.loads(checks.sinew("--root", root, *surfaced, "tools", "--json")[1])
+        listed = json.loads(checks.sinew("--root", root, *surfaced, "tools", "--format", "mcp")[1])
         equal([tool["name"] for tool in listed if tool["name"].startswith("fx")], ["fx__echo"])
     with check("dialects have names of their own for it"):
         for dialect, name in [
             ("clawft", "fx__echo"), ("molf", "fx_echo"), ("moltis", "mcp__fx__echo"), ("agentos", "mcp_fx_echo"), ("aionrs", "echo"),
         ]:
-            _, out, _ = checks.sinew("--root", root, "--dialect", dialect, *fx, "tools", "--json")
+            _, out, _ = checks.sinew("--root", root, "--dialect", dialect, *fx, "tools", "--format", "mcp")
             tools = {tool["name"]: tool for tool in json.loads(out)}
             true(name in tools, f"{dialect}: {sorted(tools)}")
-        _, out, _ = checks.sinew("--root", root, "--dialect", "molf", *fx, "tools", "--json")
+        _, out, _ = checks.sinew("--root", root, "--dialect", "molf", *fx, "tools", "--format", "mcp")
         echo = next(tool for tool in json.loads(out) if tool["name"] == "fx_echo")
         equal((echo["description"], echo["inputSchema"]["additionalProperties"]), ("[fx] Returns a text.", False))
     with check("progress and the end of the time come from the server to the caller"):
@@ -303,7 +303,7 @@ def broken(root):
             options = named(mode, mode)
             code, out, errors = checks.sinew("--root", root, *options, "mcp-servers", "test", mode, cwd=root)
             contains(out, f"{mode}__{tool}", words)
-            _, out, _ = checks.sinew("--root", root, *options, "tools", "--json")
+            _, out, _ = checks.sinew("--root", root, *options, "tools", "--format", "mcp")
             true(len(out) < 2_000_000, f"{mode}: the list has {len(out)} bytes")
     with check("entries that are no tools are left out and told, and the others are there"):
         _, out, _ = checks.sinew("--root", root, *named("odd", "odd"), "mcp-servers", "test", "odd", cwd=root)
@@ -390,10 +390,10 @@ def hostile(root, beside):
     with check("no server takes the name or the prefix of a tool of sinew or of another server"):
         tables = [f'[tools.mcp_servers."{name}"]\n{entry()[2:-2].replace(", internal", chr(10) + "internal").replace(", args", chr(10) + "args")}\n' for name in ["mcp", "tool", "a_b", "a.b"]]
         options = ["--config", checks.write(beside / "servers.toml", "".join(tables))]
-        _, out, _ = checks.sinew("--root", root, "--dialect", "agentos", *options, "tools", "--json")
+        _, out, _ = checks.sinew("--root", root, "--dialect", "agentos", *options, "tools", "--format", "mcp")
         listed = [tool["name"].replace("::", "__") for tool in json.loads(out)]
         equal(len(listed), len(set(listed)), "names")
-        built_in = json.loads(checks.sinew("--root", root, "--dialect", "agentos", "tools", "--json")[1])
+        built_in = json.loads(checks.sinew("--root", root, "--dialect", "agentos", "tools", "--format", "mcp")[1])
         before = [tool["name"].replace("::", "__") for tool in built_in]
         equal(listed[: len(before)], before, "the tools of sinew")
 
@@ -472,7 +472,7 @@ def pins(root, state):
         both = [*named("zz", state=state), *named("aa", state=state)]
         checks.sinew("--root", root, *named("zz", state=state), "mcp-servers", "test", "zz", cwd=root)
         for run_of in ["first", "second"]:
-            _, out, _ = checks.sinew("--root", root, "--dialect", "aionrs", *both, "tools", "--json")
+            _, out, _ = checks.sinew("--root", root, "--dialect", "aionrs", *both, "tools", "--format", "mcp")
             found = {tool["name"] for tool in json.loads(out)} & {"mcp__aa__wait", "mcp__zz__wait", "wait"}
             equal(sorted(found), ["mcp__aa__wait", "wait"], run_of)
     with check("a damaged pin is an error that says what to do"):
@@ -543,16 +543,16 @@ def deferred(root):
     with check("tools of any dialect are deferred, and the cost says what that saves"):
         for dialect, name in [("native", "WebSearch"), ("aionrs", "Glob")]:
             options = ["--root", root, "--dialect", dialect, "--set", f'tools.deferred=["{name}"]']
-            listed = [tool["name"] for tool in json.loads(checks.sinew(*options, "tools", "--json")[1])]
+            listed = [tool["name"] for tool in json.loads(checks.sinew(*options, "tools", "--format", "mcp")[1])]
             true(name not in listed and "ToolSearch" in listed, str(listed))
             cost = json.loads(checks.sinew(*options, "tools", "--cost", "--json")[1])
-            equal([tool["name"] for tool in cost["tools"] if tool["state"] == "deferred"], [name])
-            true(0 < cost["deferred"] < cost["listed"], str(cost))
+            equal([tool["tool"] for tool in cost["tools"] if tool["visibility"] == "deferred"], [name])
+            true(0 < cost["n_deferred"] < cost["n_listed"], str(cost))
         for dialect in ["moltis", "molf", "agentos", "clawft", "codex"]:
             options = ["--root", root, "--dialect", dialect, *named("fx", deferred=True)]
-            listed = [tool["name"] for tool in json.loads(checks.sinew(*options, "tools", "--json")[1])]
+            listed = [tool["name"] for tool in json.loads(checks.sinew(*options, "tools", "--format", "mcp")[1])]
             true({"ToolSearch", "ToolCall"} <= set(listed), f"{dialect}: {listed}")
-            plain = json.loads(checks.sinew("--root", root, "--dialect", dialect, "tools", "--json")[1])
+            plain = json.loads(checks.sinew("--root", root, "--dialect", dialect, "tools", "--format", "mcp")[1])
             true("ToolSearch" not in [tool["name"] for tool in plain], dialect)
         text = called(root, "ToolSearch", {"query": "select:Glob"}, "--set", 'tools.deferred=["Glob"]', dialect="aionrs")[2]
         equal([sorted(tool) for tool in json.loads(text)], [["description", "name", "parameters"]])
@@ -585,7 +585,7 @@ def consent(root, beside):
     project = beside / "project"
     checks.write(project / ".sinew/config.toml", f"[tools.mcp_servers.theirs]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(SERVER))}]\ninternal_only = false\n")
     with check("a project's own file adds no server"):
-        code, out, errors = checks.sinew("--root", project, "tools", "--json", cwd=project)
+        code, out, errors = checks.sinew("--root", project, "tools", "--format", "mcp", cwd=project)
         contains(errors, "`tools.mcp_servers` is left out")
         true("theirs__" not in out, out)
     project = beside / "client"
@@ -598,7 +598,7 @@ def consent(root, beside):
     odd = {"command": "true", "args": 7}
     file.write_text(json.dumps({"mcpServers": {"sinew": own, "theirs": entry, "fx": entry, "odd": odd, "a b": entry}}))
     with check("servers of `.mcp.json` start only once a person trusts the file, and are visible then"):
-        code, out, errors = checks.sinew("--root", project, "tools", "--json", cwd=project)
+        code, out, errors = checks.sinew("--root", project, "tools", "--format", "mcp", cwd=project)
         contains(errors, ".mcp.json: `tools.mcp_servers` is left out", "sinew trust")
         true("theirs__" not in out and not servers(), out)
         code, out, errors = checks.sinew("trust", project, "--json")

@@ -288,7 +288,7 @@ def after(poisoned):
                 "hooks",
             },
         )
-        hooks = {one["file"]: one["says"] for one in shown["hooks"]}
+        hooks = {one["path"]: one["text"] for one in shown["hooks"]}
         contains(hooks[".sinew/hooks/x/HOOK.md"], HOOKS[1], "in_root = true")
         contains(shown["files"], ".sinew/config.toml", ".sinew/hooks/before", ".sinew/skills/x/SKILL.md")
         equal(shown["servers"][0]["place"], ".mcp.json: sinew")

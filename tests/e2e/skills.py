@@ -80,7 +80,7 @@ def example_of_clawft(root, user):
             equal(tool["inputSchema"]["properties"]["name"]["enum"], ["free", "remember"])
             contains(checks.text(server.call("skill", {"name": "free"})), "Do as you like.")
     with check("without a skill nothing loads one, and molf has its own tool"):
-        names = lambda *args: [tool["name"] for tool in json.loads(checks.sinew("--root", root, *args, "tools", "--json")[1])]
+        names = lambda *args: [tool["name"] for tool in json.loads(checks.sinew("--root", root, *args, "tools", "--format", "mcp")[1])]
         true("skill" in names("--dialect", "molf") and "Skill" not in names("--dialect", "molf"), "molf's tool")
         user.rename(user.with_name("aside"))
         try:

@@ -247,7 +247,7 @@ pub struct Project {
     /// The hash of its content.
     pub hash: String,
     /// When it was trusted, in seconds since 1970.
-    pub(crate) at_s: u64,
+    pub at_s: u64,
 }
 
 /// Trusted arguments and variables.
@@ -259,7 +259,7 @@ pub struct Arguments {
     /// The values that they loosen, as `key=value`.
     pub loosens: Vec<String>,
     /// When they were trusted, in seconds since 1970.
-    pub(crate) at_s: u64,
+    pub at_s: u64,
 }
 
 impl Trusted {

@@ -13,7 +13,7 @@ use clap_complete::Shell;
 
 use crate::config::env_vars;
 use crate::config::import::Form;
-use crate::screen;
+use crate::{json_form, screen};
 
 pub use self::setup::{SetupArgs, SetupClient};
 
@@ -82,9 +82,13 @@ impl Cli {
             if !error.use_stderr() {
                 error.exit();
             }
-            // The words that are quoted may come out of a file that a person was told to confirm.
             let text = error.render().to_string();
-            let _ = writeln!(screen::errors(), "{}", screen::told(&text));
+            if json_form::is_wanted() {
+                let _ = json_form::write_error("usage", text.trim_end());
+            } else {
+                // The words that are quoted may come out of a file that a person was told to confirm.
+                let _ = writeln!(screen::errors(), "{}", screen::told(&text));
+            }
             std::process::exit(error.exit_code())
         })
     }
@@ -301,7 +305,7 @@ pub struct HelpArgs {
 /// `sinew tools`.
 #[derive(Debug, Args)]
 pub struct ToolsArgs {
-    /// Print an array of {name, title?, description, inputSchema, outputSchema?, annotations}.
+    /// Print one JSON object a line: {tool, title?, description, input_schema, output_schema?, annotations}.
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
     /// Print the list in the form of a model API.
@@ -315,7 +319,7 @@ pub struct ToolsArgs {
 /// The forms that model APIs give to tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// MCP: the same as --json.
+    /// MCP: the tools of `tools/list`.
     Mcp,
     /// Anthropic Messages.
     Anthropic,
@@ -338,7 +342,7 @@ pub struct CallArgs {
     #[arg(long)]
     pub json: bool,
     /// Read calls from standard input, one JSON object {"id"?, "name", "arguments"} a line, and
-    /// print one result a line in the same order. Exit 2 if a line is not a call, else 0.
+    /// print one result a line in the same order. A line that is not a call ends the batch with exit 2, else exit 0.
     #[arg(long)]
     pub batch: bool,
 }
@@ -518,7 +522,7 @@ pub enum CheckpointCommand {
         /// List at most this many [default: 20].
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
-        /// Print one JSON object.
+        /// Print one JSON object a line.
         #[arg(long)]
         json: bool,
     },
@@ -665,7 +669,7 @@ pub enum PolicyCommand {
 pub enum HookCommand {
     /// List the hooks in the order in which they run.
     List {
-        /// Print one JSON array.
+        /// Print one JSON object a line.
         #[arg(long)]
         json: bool,
     },
@@ -695,7 +699,7 @@ pub enum HookCommand {
 pub enum McpServersCommand {
     /// List the servers with their pinned tools. Nothing is started.
     List {
-        /// Print one JSON array.
+        /// Print one JSON object a line.
         #[arg(long)]
         json: bool,
     },
@@ -765,7 +769,7 @@ pub struct TrustArgs {
 pub enum TrustCommand {
     /// List what is trusted.
     List {
-        /// Print one JSON object.
+        /// Print one JSON object a line.
         #[arg(long)]
         json: bool,
     },
@@ -781,7 +785,7 @@ pub enum TrustCommand {
 pub enum ConfigCommand {
     /// Print every value and where it came from.
     Show {
-        /// Print one JSON object.
+        /// Print one JSON object a line.
         #[arg(long)]
         json: bool,
     },

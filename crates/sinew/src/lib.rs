@@ -59,6 +59,8 @@ mod commands;
 #[cfg(feature = "cli")]
 mod hooks;
 #[cfg(feature = "cli")]
+mod json_form;
+#[cfg(feature = "cli")]
 mod mcp_servers;
 mod metrics;
 #[cfg(feature = "cli")]
@@ -267,10 +269,7 @@ pub fn main() -> std::process::ExitCode {
         Ok(code) => code,
         // EPIPE: the reader has closed its end, which is no failure.
         Err(error) if is_broken_pipe(&error) => std::process::ExitCode::SUCCESS,
-        Err(error) => {
-            screen::say(&format!("{error:#}"));
-            std::process::ExitCode::from(2)
-        }
+        Err(error) => json_form::report(&error),
     }
 }
 

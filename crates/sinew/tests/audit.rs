@@ -101,9 +101,9 @@ fn four_processes_write_one_chain() {
     }
     let verified = verified(&place);
     // One begins the ledger; a change has two records.
-    assert_eq!(verified["records"], 1 + 4 * 50 * 3, "{verified}");
+    assert_eq!(verified["n_records"], 1 + 4 * 50 * 3, "{verified}");
     assert_eq!(verified["unfinished"], json!([]));
-    assert_eq!(verified["beyond_head"], 0);
+    assert_eq!(verified["n_beyond_head"], 0);
 }
 
 /// Where the last record is looked up before the transaction, some take the same place: the look at a chain
@@ -276,7 +276,7 @@ fn a_kill_loses_at_most_the_last_batch_and_no_change() {
         "{rounds} kills, {n_writes} changes, {n_reads} looks, {n_lost} of them lost, {} calls open, {} \
          records beyond the head",
         open.len(),
-        verified["beyond_head"]
+        verified["n_beyond_head"]
     );
     assert!(0 < n_writes && 0 < n_lost, "no kill came while anything waited");
     // The look for changes without an intent finds one that is taken away.
@@ -308,7 +308,7 @@ fn a_killed_command_is_listed_and_says_what_it_was() {
     }
     let states = |expected: &str| {
         let [line] = list(&["--json"]).lines().try_into().unwrap_or_else(|all| panic!("{all:?}"));
-        assert_eq!(line["state"], expected, "{line}");
+        assert_eq!(line["outcome"], expected, "{line}");
         let ran = list(&[]);
         assert!(ran.out.contains(&format!(" {expected} ")), "{ran:?}");
         line
@@ -323,12 +323,12 @@ fn a_killed_command_is_listed_and_says_what_it_was() {
         ("verdict", json!("ask")),
         ("rule", json!("shell.environment")),
         ("approver", json!("allow")),
-        ("outcome", Value::Null),
     ] {
         assert_eq!(line[name], expected, "{name}: {line}");
     }
     let shown = run(&place, &["audit", "show", &line["seq"].to_string(), "--json"], "").lines();
     assert_eq!((shown.len(), &shown[0]["command"]), (1, &line["command"]));
+    assert_eq!(shown[0]["outcome"], Value::Null, "the record of an intent has none");
     assert_eq!(list(&["--outcome", "ok", "--json"]).lines(), [Value::Null; 0]);
     assert_eq!(verified(&place)["unfinished"][0]["seq"], line["seq"]);
     let file = place.home.join("export.jsonl");
@@ -442,7 +442,7 @@ fn what_was_refused_is_found_by_one_word() {
     }
     for unknown in ["nosuch", "Ok", ""] {
         let ran = list(unknown);
-        assert!(ran.code == 2 && ran.err.contains("ok, denied, not_found, "), "{ran:?}");
+        assert!(ran.code == 2 && ran.out.contains("ok, denied, not_found, "), "{ran:?}");
     }
 }
 
@@ -460,7 +460,7 @@ fn a_record_says_who_did_what_where_and_how_it_ended() {
         ("session", json!("s1")),
         ("dialect", json!("native")),
         ("effects", json!("change")),
-        ("file_path", json!(path)),
+        ("path", json!(path)),
         ("verdict", json!("ask")),
         ("rule", json!("change")),
         ("approver", json!("allow")),
@@ -594,7 +594,7 @@ fn nothing_recorded_is_nothing_wrong_and_a_ledger_that_is_gone_is() {
     let verify = |place: &Place, more: &[&str]| {
         let ran = run(place, &[&["audit", "verify", "--json"], more].concat(), "");
         let object = ran.json();
-        let error = object["error"].as_str().map(ToOwned::to_owned);
+        let error = object["error"]["message"].as_str().map(ToOwned::to_owned);
         (ran.code, object["ok"].as_bool().unwrap(), error.unwrap_or_default())
     };
     let head = format!("7:{}", "ab".repeat(32));
@@ -685,13 +685,13 @@ fn records_stay_as_long_as_is_configured() {
     fs::write(place.root.join("a.txt"), "a\n").unwrap();
     let lines = calls(&vec![read("a.txt"); 60]);
     run(&place, &["call", "--batch"], &lines);
-    assert_eq!(verified(&place)["records"], 61);
+    assert_eq!(verified(&place)["n_records"], 61);
     for (set, n_records) in
         [("ledger.max_age_days=1", 62), ("ledger.max_records=0", 63), ("ledger.max_records=20", 21)]
     {
         run(&place, &["--set", set, "call", "List"], "");
         let verified = verified(&place);
-        assert_eq!(verified["records"], n_records, "{set}: {verified}");
+        assert_eq!(verified["n_records"], n_records, "{set}: {verified}");
     }
     let verified = verified(&place);
     assert!(

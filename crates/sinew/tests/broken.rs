@@ -56,7 +56,7 @@ fn thousands_of_warnings_are_a_few_lines() {
     assert!(out(&doctor).contains("and 30"), "{}", out(&doctor));
     // Nothing is lost for a program.
     let all: Value = serde_json::from_str(&out(&run(&place, &["doctor", "--json"]))).unwrap();
-    let detail = all["findings"][0]["detail"].as_str().unwrap();
+    let detail = all["findings"][0]["text"].as_str().unwrap();
     assert_eq!(detail.matches("is left out, because").count(), 3_030);
     // One long warning is not a page either.
     let place = Place::new();
@@ -91,7 +91,7 @@ fn a_broken_project_stops_neither_the_doctor_nor_trust_nor_the_record() {
         let findings = all["findings"].as_array().unwrap();
         assert_eq!(findings.len(), 11, "{text:?}: {all}");
         let missing = findings.iter().filter(|one| one["ok"] == false && one["needed"] == true);
-        let told: String = missing.map(|one| one["detail"].as_str().unwrap()).collect();
+        let told: String = missing.map(|one| one["text"].as_str().unwrap()).collect();
         assert!(told.contains("config.toml") || told.contains("deny_paths"), "{text:?}: {told}");
         for args in [&["audit", "list"][..], &["audit", "verify"], &["trust"], &["trust", "list"]] {
             let ran = run(&place, args);

@@ -93,6 +93,12 @@ impl Ran {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// Returns the objects that were printed, one a line.
+    #[track_caller]
+    fn lines(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    }
+
     /// Returns everything that can be seen of the run.
     fn transcript(&self) -> String {
         format!("exit {}\n{}{}", self.code, self.out, self.err)
@@ -230,7 +236,7 @@ fn keys(value: &Value) -> Vec<&str> {
 
 #[test]
 fn a_result_object_has_the_same_fields_whatever_happened() {
-    const RESULT: [&str; 7] = ["id", "tool", "ok", "content", "structured", "error", "meta"];
+    const RESULT: [&str; 7] = ["call_id", "tool", "ok", "content", "structured", "error", "meta"];
     let write = r#"{"file_path": "new.txt", "content": "x"}"#;
     for (args, tool, kind) in [
         (&["call", "--json", "List"][..], "List", None),
@@ -251,7 +257,7 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
         assert_eq!(result["tool"], tool);
         assert_eq!(result["ok"], kind.is_none(), "{result}");
         assert_eq!(result["error"]["kind"].as_str(), kind, "{result}");
-        assert!(result["id"].as_str().is_some_and(|id| !id.is_empty()), "{result}");
+        assert!(result["call_id"].as_str().is_some_and(|id| !id.is_empty()), "{result}");
         assert_eq!(result["content"][0]["type"], "text", "{result}");
         assert!(result["meta"]["duration_ms"].is_number(), "{result}");
         assert!(result["meta"]["truncated"].is_boolean(), "{result}");
@@ -315,7 +321,7 @@ const CORE: [&str; 15] = [
 #[test]
 fn every_form_of_the_list_holds_every_tool() {
     for (args, list, name, schema) in [
-        (&["tools", "--json"][..], "", "/name", "/inputSchema"),
+        (&["tools", "--json"][..], "", "/tool", "/input_schema"),
         (&["tools", "--format", "mcp"], "", "/name", "/inputSchema"),
         (&["tools", "--format", "anthropic"], "", "/name", "/input_schema"),
         (&["tools", "--format", "openai"], "", "/function/name", "/function/parameters"),
@@ -327,7 +333,10 @@ fn every_form_of_the_list_holds_every_tool() {
         ),
     ] {
         let ran = Place::new().run(args, "");
-        let value = ran.json();
+        let value = match args.contains(&"--json") {
+            true => Value::from(ran.lines()),
+            false => ran.json(),
+        };
         let tools = value.pointer(list).and_then(Value::as_array).unwrap();
         let names: Vec<&str> =
             tools.iter().filter_map(|tool| tool.pointer(name)?.as_str()).collect();
@@ -375,9 +384,8 @@ fn what_is_not_served_is_unknown() {
         ("List,G*", &["Glob", "Grep", "List"]),
     ] {
         let place = Place::new();
-        let list = place.run(&["--tools", words, "tools", "--json"], "").json();
-        let names: Vec<&str> =
-            list.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let list = place.run(&["--tools", words, "tools", "--json"], "").lines();
+        let names: Vec<&str> = list.iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
         assert_eq!(names, served, "{words}");
         for tool in TOOLS {
             let result = place.run(&["--tools", words, "call", "--json", tool], "");
@@ -396,23 +404,22 @@ fn rows(ran: &Ran) -> Vec<(Value, Value)> {
 
 /// A line without end was read into memory as long as it grew.
 #[test]
-fn a_long_line_of_a_batch_fails_alone() {
+fn a_long_line_ends_a_batch() {
     let place = Place::new();
     let write = |id: &str, n: usize| {
         let content = "x".repeat(n);
         json!({ "id": id, "name": "Write", "arguments": { "file_path": "n", "content": content } })
     };
     let list = json!({ "id": 2, "name": "List" });
-    let input = format!("{}\n{list}\n{}", write("long", 5_000), "x".repeat(9_000));
     let args = ["--set", "mcp.max_line_bytes=4096", "--session", "s", "call", "--batch"];
-    let ran = place.run(&args, &input);
-    let expected = [
-        (json!("long"), json!("too_large")),
-        (json!(2), Value::Null),
-        (json!("s-3"), json!("too_large")),
-    ];
-    assert_eq!(rows(&ran), expected, "{ran:?}");
-    assert!(ran.out.contains("line 1: longer than 4096 bytes"), "{ran:?}");
+    let first = [(json!(2), Value::Null), (json!("long"), json!("too_large"))];
+    let second = [(json!(2), Value::Null), (json!("s-2"), json!("too_large"))];
+    for (line, expected) in [(write("long", 5_000).to_string(), first), ("x".repeat(9_000), second)]
+    {
+        let ran = place.run(&args, &format!("{list}\n{line}\n{list}\n"));
+        assert_eq!((rows(&ran).as_slice(), ran.code), (&expected[..], 2), "{ran:?}");
+        assert!(ran.out.contains("line 2: longer than 4096 bytes"), "{ran:?}");
+    }
     assert!(!place.root.join("n").exists());
 }
 
@@ -423,16 +430,11 @@ fn a_batch_answers_every_line_in_order() {
         r#"{"id": "first", "name": "Read", "arguments": {"file_path": "a.txt"}}"#,
         "",
         r#"{"id": 7, "name": "List"}"#,
-        "nonsense",
         r#"{"name": "Nope"}"#,
         r#"{"id": "../x", "name": "Write", "arguments": {"file_path": "n", "content": "x"}}"#,
         r#"{"name": "Edit", "arguments": {"file_path": "a.txt", "old_string": "two", "new_string": "2"}}"#,
         r#"{"name": "Read", "arguments": {"file_path": "a.txt"}}"#,
-        r#"{"name": "Read", "more": 1}"#,
-        r#"{"name": "Read", "arguments": []}"#,
-        r#"{"id": [], "name": "Read"}"#,
         r#"{"id": null, "name": "List"}"#,
-        r#"{"id": 8, "name": "List", "more": 1}"#,
         r#"{"id": 1.5, "name": "List"}"#,
     ]
     .join("\n");
@@ -440,22 +442,42 @@ fn a_batch_answers_every_line_in_order() {
     let expected = [
         (json!("first"), Value::Null),
         (json!(7), Value::Null),
-        (json!("s-4"), json!("invalid_args")),
-        (json!("s-5"), json!("not_found")),
+        (json!("s-4"), json!("not_found")),
         (json!("../x"), Value::Null),
+        (json!("s-6"), Value::Null),
         (json!("s-7"), Value::Null),
-        (json!("s-8"), Value::Null),
-        (json!("s-9"), json!("invalid_args")),
-        (json!("s-10"), json!("invalid_args")),
-        (json!("s-11"), json!("invalid_args")),
         (Value::Null, Value::Null),
-        (json!(8), json!("invalid_args")),
         (json!(1.5), Value::Null),
     ];
     assert_eq!(rows(&ran), expected);
+    let ids: Vec<Value> = ran.lines().iter().map(|line| line["call_id"].clone()).collect();
+    assert_eq!(ids[..4], [json!("first"), json!("7"), json!("s-4"), json!("s-5")]);
     assert!(ran.out.contains("2→2"), "later calls see what earlier ones did: {}", ran.out);
-    assert_eq!((ran.code, ran.err.as_str()), (2, "")); // Some lines are no calls.
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "each call has its own result");
     assert_eq!(place.run(&["call", "--batch"], "").out, "");
+}
+
+#[test]
+fn a_line_that_is_no_call_ends_a_batch() {
+    let (list, write) = (
+        r#"{"id": 1, "name": "List"}"#,
+        r#"{"name": "Write", "arguments": {"file_path": "n", "content": "x"}}"#,
+    );
+    for (line, id) in [
+        ("nonsense", json!("s-2")),
+        (r#"{"name": "Read", "more": 1}"#, json!("s-2")),
+        (r#"{"name": "Read", "arguments": []}"#, json!("s-2")),
+        (r#"{"id": [], "name": "Read"}"#, json!("s-2")),
+        (r#"{"id": 8, "name": "List", "more": 1}"#, json!(8)),
+    ] {
+        let place = Place::new();
+        let args = ["--approvals", "allow", "--session", "s", "call", "--batch"];
+        let ran = place.run(&args, &format!("{list}\n{line}\n{write}\n"));
+        let expected = [(json!(1), Value::Null), (id, json!("invalid_args"))];
+        assert_eq!(rows(&ran), expected, "{line}");
+        assert_eq!((ran.code, ran.err.as_str()), (2, ""), "{line}");
+        assert!(!place.root.join("n").exists(), "what follows does not run: {line}");
+    }
 }
 
 #[test]
@@ -483,6 +505,11 @@ fn a_reader_that_leaves_is_no_failure() {
         let err = String::from_utf8_lossy(&done.stderr);
         assert_eq!((done.status.code(), &*err), (Some(0), ""), "{args:?}");
     }
+}
+
+/// Returns the line of a key of `config show`.
+fn value_of(ran: &Ran, key: &str) -> Value {
+    ran.lines().into_iter().find(|line| line["key"] == key).unwrap_or_default()
 }
 
 #[test]
@@ -513,7 +540,6 @@ fn every_value_tells_where_it_came_from() {
         named.to_str().unwrap(),
     ]);
     let ran = Ran::of(command.env("SINEW_APPROVALS", "deny"), "");
-    let shown = ran.json();
     for (key, value, origin) in [
         ("dialect", json!("native"), String::from("default")),
         ("log", json!("info"), format!("{}:2", usual.display())),
@@ -529,7 +555,8 @@ fn every_value_tells_where_it_came_from() {
         // A project's own file cannot switch the record off.
         ("ledger.mode", json!("sqlite"), String::from("default")),
     ] {
-        assert_eq!(shown[key], json!({ "value": value, "origin": origin }), "{key}");
+        let expected = json!({ "key": key, "value": value, "origin": origin });
+        assert_eq!(value_of(&ran, key), expected, "{key}");
     }
     assert!(ran.err.contains("`ledger.mode` is left out"), "{}", ran.err);
 }
@@ -548,7 +575,7 @@ fn the_doctor_says_what_is_missing() {
         let shown = ran.json();
         let findings = shown["findings"].as_array().unwrap();
         let names: Vec<&str> =
-            findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
+            findings.iter().map(|finding| finding["check"].as_str().unwrap()).collect();
         let expected = [
             "config",
             "roots",
@@ -566,7 +593,7 @@ fn the_doctor_says_what_is_missing() {
         let found: Vec<&str> = findings
             .iter()
             .filter(|finding| finding["needed"] == true && finding["ok"] == false)
-            .map(|finding| finding["name"].as_str().unwrap())
+            .map(|finding| finding["check"].as_str().unwrap())
             .collect();
         assert_eq!((ran.code, &found[..]), (code, missing), "{shown}");
         assert_eq!(shown["ok"], missing.is_empty());
@@ -1299,7 +1326,7 @@ fn a_rule_that_names_no_tool_is_told() {
     }
     let shown = run(&["doctor", "--json"]).json();
     assert_eq!(shown["ok"], true);
-    assert!(shown["findings"][0]["detail"].as_str().unwrap().contains(&told), "{shown}");
+    assert!(shown["findings"][0]["text"].as_str().unwrap().contains(&told), "{shown}");
 }
 
 #[test]
@@ -1323,7 +1350,7 @@ fn xdg_directories_add_to_those_of_the_home() {
             command.env("XDG_CONFIG_HOME", value);
         }
         let ran = Ran::of(&mut command, "");
-        assert_eq!(ran.json()["dialect"]["value"], dialect, "{variable:?}");
+        assert_eq!(value_of(&ran, "dialect")["value"], dialect, "{variable:?}");
     }
     fs::remove_file(&config).unwrap();
     let mut command = place.command(&["call", "List"]);
@@ -1338,7 +1365,7 @@ fn help_of_each_tool_has_an_example() {
     let place = Place::new();
     let run =
         |args: &[&str]| command(&place.home).args(args).current_dir(&place.root).output().unwrap();
-    let tools = run(&["tools", "--json"]).stdout;
+    let tools = run(&["tools", "--format", "mcp"]).stdout;
     let tools: Vec<Value> = serde_json::from_slice(&tools).unwrap();
     assert!(20 < tools.len());
     fs::write(place.root.join("fix.patch"), "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-x\n+y\n")

@@ -233,9 +233,9 @@ fn naive_reading_of_home_loses_rules() {
     let done = machine.sinew("").args(["doctor", "--json"]).output().unwrap();
     let shown: Value = serde_json::from_slice(&done.stdout).unwrap();
     let findings = shown["findings"].as_array().unwrap();
-    let home = findings.iter().find(|finding| finding["name"] == "home").unwrap();
+    let home = findings.iter().find(|finding| finding["check"] == "home").unwrap();
     assert_eq!((&home["ok"], &home["needed"]), (&json!(false), &json!(false)));
-    let detail = home["detail"].as_str().unwrap();
+    let detail = home["text"].as_str().unwrap();
     assert!(detail.contains("no entry") && detail.contains("HOME"), "{detail}");
 }
 
@@ -588,7 +588,7 @@ fn broken_configuration_is_a_finding() {
     fs::create_dir(machine.at("home/.config/sinew/config.toml")).unwrap();
     check(&call, 2, "home/.config/sinew/config.toml: ");
     check(&["doctor"], 1, "MISSING  config");
-    check(&["doctor", "--json"], 1, r#""ok": false"#);
+    check(&["doctor", "--json"], 1, r#""ok":false"#);
 }
 
 /// Where the user database gives no home, nothing holds the variables of a client.

@@ -222,8 +222,8 @@ fn the_record_of_what_a_hook_stopped_names_the_hook_and_what_it_was_about() {
             "command",
             "rm PASSWORD=[redacted: secret]",
         ),
-        ("Read", json!({ "file_path": "a.txt" }), "file_path", "a.txt"),
-        ("Read", json!({ "surprise": 1 }), "file_path", ""),
+        ("Read", json!({ "file_path": "a.txt" }), "path", "a.txt"),
+        ("Read", json!({ "surprise": 1 }), "path", ""),
     ] {
         assert_eq!(place.run(&["call", tool, &arguments.to_string()], "").code, 3, "{tool}");
         let ran = place.run(&["audit", "list", "--json", "--limit", "1"], "");

@@ -91,7 +91,9 @@ impl Repository {
     fn json(&self, args: &[&str]) -> Value {
         let done = self.command(args).output().unwrap();
         let text = String::from_utf8(done.stdout).unwrap();
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
+        let lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>();
+        let lines = lines.unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"));
+        if lines.len() == 1 { lines[0].clone() } else { Value::from(lines) }
     }
 }
 

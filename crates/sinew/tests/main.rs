@@ -29,6 +29,7 @@ mod hooks;
 mod hostile;
 mod hostile_commands;
 mod import;
+mod json_form;
 mod limits;
 mod log_command;
 mod managed;

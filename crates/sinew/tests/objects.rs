@@ -170,7 +170,7 @@ fn clawft_configured_timeout_is_the_default() {
         .arg(&place.root)
         .args(["--dialect", "clawft"])
         .args(set)
-        .args(["tools", "--json"]);
+        .args(["tools", "--format", "mcp"]);
     let listed: Value = serde_json::from_slice(&tools.output().unwrap().stdout).unwrap();
     let tools = listed["tools"].as_array().or(listed.as_array()).unwrap();
     let shell = tools.iter().find(|tool| tool["name"] == "exec_shell").unwrap();

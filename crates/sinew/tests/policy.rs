@@ -105,9 +105,12 @@ fn what_is_no_question_is_answered_too() {
     let lines = [bad.to_vec(), vec![asked(&json!({ "command": "ls" }))]].concat();
     let (answers, code) = check(&lines);
     assert_eq!((answers.len(), code), (7, Some(2)));
-    assert!(answers.iter().take(6).all(|answer| answer["error"].is_string()), "{answers:?}");
+    assert!(
+        answers.iter().take(6).all(|answer| answer["error"]["message"].is_string()),
+        "{answers:?}"
+    );
     let place = "policy.toml:3:19: `rules[0].paths[1]` cannot be used: ";
-    assert!(answers[5]["error"].as_str().unwrap().contains(place), "{answers:?}");
+    assert!(answers[5]["error"]["message"].as_str().unwrap().contains(place), "{answers:?}");
     assert_eq!(answers[6]["ruling"], "allow");
 }
 
@@ -447,7 +450,7 @@ fn examples_are_tried() {
     let (found, code) = run(&[("own.toml", &wrong)], &["policy", "test", "own.toml", "--json"]);
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!(
-        (code, &found["without"], found["failed"].as_array().unwrap().len()),
+        (code, &found["n_without_example"], found["failed"].as_array().unwrap().len()),
         (Some(1), &json!(1), 2)
     );
     let (found, code) = run(

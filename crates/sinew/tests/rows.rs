@@ -143,7 +143,10 @@ fn shell_exec_of_molf() {
     let (_, result) = home.call(allowed, row, &json!({"command": "seq 1 5000"}));
     let text = result["content"][0]["text"].as_str().unwrap();
     let path = result["structured"]["meta"]["outputPath"].as_str().unwrap();
-    assert_eq!(path, ".molf/tool-output/".to_owned() + result["id"].as_str().unwrap() + ".txt");
+    assert_eq!(
+        path,
+        ".molf/tool-output/".to_owned() + result["call_id"].as_str().unwrap() + ".txt"
+    );
     assert!(text.contains("\n2000\n\n...3000 lines truncated...\n\n"), "{text:.100}");
     assert!(text.contains(path) && text.ends_with("\n\nexit code: 0"), "{path}");
     let whole = fs::read_to_string(home.project.join(path)).unwrap();

@@ -373,9 +373,9 @@ fn a_home_without_files_is_empty_again() {
     for client in CLIENTS {
         setup.works(&[client]);
     }
-    let listed: Value = serde_json::from_str(&setup.works(&["--json"])).unwrap();
-    let rows: Vec<_> = listed["clients"].as_array().unwrap().iter().collect();
-    let names: Vec<_> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    let listed = setup.works(&["--json"]);
+    let rows: Vec<Value> = listed.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let names: Vec<_> = rows.iter().map(|row| row["client"].as_str().unwrap()).collect();
     assert_eq!(names, CLIENTS);
     for row in rows {
         let found = (&row["installed"], &row["configured"], &row["would"]);
@@ -634,7 +634,7 @@ fn an_object_says_all_that_happened() {
     let object = |args: &[&str]| -> Value { serde_json::from_str(&setup.works(args)).unwrap() };
     let dry = object(&["vscode", "--dry-run", "--json"]);
     assert_eq!((&dry["changed"], &dry["dry_run"]), (&json!(false), &json!(true)));
-    assert!(dry["files"][0]["diff"].as_str().unwrap().contains("+  \"servers\": {"), "{dry}");
+    assert!(dry["changes"][0]["diff"].as_str().unwrap().contains("+  \"servers\": {"), "{dry}");
     let done = object(&["vscode", "--json"]);
     assert_eq!((&done["ok"], &done["changed"]), (&json!(true), &json!(true)));
     let steps: Vec<_> =
@@ -645,8 +645,8 @@ fn an_object_says_all_that_happened() {
     assert!(notes.contains(link), "{notes}");
     let undone = object(&["vscode", "--undo", "--json"]);
     assert_eq!(
-        (&undone["action"], &undone["files"][0]["change"]),
-        (&json!("undo"), &json!("remove"))
+        (&undone["action"], &undone["changes"][0]["change"]),
+        (&json!("undo"), &json!("deleted"))
     );
     // The rehearsal leaves nothing among the temporary files.
     let temporary = tempfile::tempdir().unwrap();
@@ -669,5 +669,5 @@ fn a_rehearsal_that_fails_is_a_failure() {
     let ran = Ran::of(setup.command(&["zed", "--json"]).env("TMPDIR", setup.path("none")));
     let object: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.code, &object["ok"], &object["changed"]), (1, &json!(false), &json!(true)));
-    assert_eq!(object["rehearsal"][0]["end"], "failed", "{object}");
+    assert_eq!(object["rehearsal"][0]["outcome"], "failed", "{object}");
 }

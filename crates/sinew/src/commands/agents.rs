@@ -47,7 +47,7 @@ fn list_as_json(found: &FoundTemplates) -> anyhow::Result<()> {
         let AgentTemplate { name, source, path, description, tools, model, max_steps, .. } =
             template;
         let line = json!({
-            "template": name, "source": source.as_str(), "file": path, "description": description,
+            "template": name, "source": source.as_str(), "path": path, "description": description,
             "tools": tools, "model": model, "max_steps": max_steps,
         });
         writeln!(out, "{line}")?;

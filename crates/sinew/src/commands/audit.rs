@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sinew_guard::{
     Audit, AuditError, ChainLink, Finding, Record, SystemClock, Verified, Walk, Wanted, key_of,
     timestamp,
@@ -20,6 +20,7 @@ use sinew_tool::{Clock, Kind, shown, shown_line};
 
 use crate::cli::AuditCommand;
 use crate::config::LedgerMode;
+use crate::json_form::{self, CommandError};
 use crate::screen;
 use crate::wiring::{self, Loaded};
 
@@ -35,14 +36,6 @@ pub(super) const REFUSED: u8 = 3;
 pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     super::warn_of_other_ledger(loaded);
-    let done = answer(loaded, command);
-    if let (Err(error), AuditCommand::Verify { json: true, .. }) = (&done, command) {
-        not_walked(false, &format!("{error:#}"))?;
-    }
-    done
-}
-
-fn answer(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     let state = wiring::state_dir(loaded)?;
     if let AuditCommand::Verify { head, file: Some(file), json } = command {
         let key = key_of(&state)?;
@@ -98,11 +91,18 @@ fn unopened(
         (error @ AuditError::Damaged(_), AuditCommand::Verify { .. }) => (false, error.to_string()),
         (error, _) => return Err(error.into()),
     };
-    screen::say(&why);
-    if let AuditCommand::Verify { json: true, .. } = command {
-        not_walked(is_whole, &why)?;
+    if !is_whole {
+        return Err(CommandError::with(1, "damaged", why));
     }
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    match command {
+        AuditCommand::Verify { json: true, .. } => {
+            json_form::write(
+                &json!({ "ok": true, "n_records": 0, "findings": [], "notes": [{ "text": why }] }),
+            )?;
+        }
+        _ => screen::say(&why),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns a note if a root has outputs of recorded calls but the ledger has no records.
@@ -121,19 +121,6 @@ pub(super) fn traced(loaded: &Loaded) -> Option<String> {
          state directory was lost",
         dir.display()
     ))
-}
-
-/// Writes the result of a verification without records.
-fn not_walked(is_whole: bool, why: &str) -> anyhow::Result<()> {
-    let mut object = Map::from_iter([
-        (String::from("ok"), json!(is_whole)),
-        (String::from("records"), json!(0)),
-        (String::from("findings"), json!([])),
-    ]);
-    if !is_whole {
-        object.insert(String::from("error"), json!(why));
-    }
-    form::write_line(&mut io::stdout().lock(), &object)
 }
 
 /// Returns the filter of a list.
@@ -244,7 +231,7 @@ fn list(
     if as_json {
         let write = |record: Record| {
             let mut object = form::object(&record, None);
-            object.extend(state(&record).map(|state| (String::from("state"), json!(state))));
+            object.extend(state(&record).map(|state| (String::from("outcome"), json!(state))));
             form::write_line(&mut out, &object)
         };
         audit.records(wanted, write)?;
@@ -458,7 +445,7 @@ fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
         verified;
     if as_json {
         let all = |findings: &[Finding]| -> Vec<Value> {
-            let one = |f: &Finding| json!({ "seq": f.seq, "what": f.what, "text": f.text });
+            let one = |f: &Finding| json!({ "seq": f.seq, "kind": f.what, "text": f.text });
             findings.iter().map(one).collect()
         };
         let open: Vec<Value> = unfinished
@@ -470,9 +457,9 @@ fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
             })
             .collect();
         let object = json!({
-            "ok": verified.is_whole(), "records": n_records, "first": first,
-            "head": form::link(last), "findings": all(findings), "more_findings": n_more,
-            "beyond_head": n_beyond_head, "unfinished": open, "notes": all(notes),
+            "ok": verified.is_whole(), "n_records": n_records, "first": first,
+            "head": form::link(last), "findings": all(findings), "n_more_findings": n_more,
+            "n_beyond_head": n_beyond_head, "unfinished": open, "notes": all(notes),
         });
         let Value::Object(object) = object else { return Ok(code) };
         form::write_line(&mut out, &object)?;

@@ -18,10 +18,10 @@ use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Reply, Request, ca
 use crate::agent::spawner::Spawner;
 use crate::cli::CallArgs;
 use crate::config::{ConfigError, Origin};
-use crate::screen;
 use crate::signals::{self, Signals};
 use crate::terminal::Terminal;
 use crate::wiring::{self, Loaded, Wired};
+use crate::{json_form, screen};
 
 /// Runs one call or the batch.
 pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
@@ -134,7 +134,7 @@ fn print(
     reply: &Reply,
 ) -> anyhow::Result<ExitCode> {
     if as_json {
-        writeln!(out, "{}", result(Value::from(id), tool, reply))?;
+        writeln!(out, "{}", result("call_id", Value::from(id), tool, reply))?;
     } else if reply.ok {
         for block in &reply.content {
             if let Block::Text { text } = block {
@@ -160,14 +160,14 @@ fn print(
     Ok(ExitCode::from(exit_code(reply)))
 }
 
-/// Answers each line of standard input in order, as soon as it arrives.
+/// Answers each line of standard input in order, as soon as it arrives, until one is no call.
 async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode> {
     let mut input = io::stdin().lock();
     let mut out = io::stdout().lock();
     let calls = signals::watched(&wired.runtime);
     let mut lines = Lines::new(max_line_bytes);
     let mut buffer = vec![0; 64 * 1024];
-    let (mut n_lines, mut n_bad) = (0, 0);
+    let mut n_lines = 0;
     loop {
         let n = match input.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -182,8 +182,13 @@ async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode>
         for line in written {
             n_lines += 1;
             if let Some(line) = line {
-                n_bad += usize::from(line.call.is_err());
+                let is_bad = line.call.is_err();
                 writeln!(out, "{}", answer(wired, &calls, n_lines, line).await)?;
+                // What follows may count on the call that was meant.
+                if is_bad {
+                    out.flush()?;
+                    return Ok(ExitCode::from(json_form::INVALID));
+                }
                 wired.runtime.rest();
             }
         }
@@ -192,8 +197,8 @@ async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode>
         }
     }
     out.flush()?;
-    // Each line has its own result, so a failed call does not fail the batch; a line that is no call does.
-    Ok(ExitCode::from(if n_bad == 0 { 0 } else { 2 }))
+    // Each line has its own result, so a failed call does not fail the batch.
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Makes the call of one batch line and returns the result.
@@ -217,7 +222,12 @@ async fn answer(wired: &Wired, calls: &Calls, n: usize, line: Written) -> Value 
             (String::new(), refused(kind, format!("line {n}: {message}")), ours)
         }
     };
-    result(line.id.unwrap_or(Value::String(used)), &tool, &reply)
+    let id = line.id.unwrap_or_else(|| Value::from(used.as_str()));
+    let mut object = result("id", id, &tool, &reply);
+    if let Some(keys) = object.as_object_mut() {
+        keys.shift_insert(1, String::from("call_id"), Value::String(used));
+    }
+    object
 }
 
 pub(super) fn refused(kind: Kind, problem: String) -> Reply {
@@ -319,10 +329,10 @@ fn exit_code(reply: &Reply) -> u8 {
     }
 }
 
-/// Returns the `--json` result of a call.
-pub(super) fn result(id: Value, tool: &str, reply: &Reply) -> Value {
+/// Returns the `--json` result of a call, whose ID has this key.
+pub(super) fn result(key: &str, id: Value, tool: &str, reply: &Reply) -> Value {
     json!({
-        "id": id,
+        key: id,
         "tool": tool,
         "ok": reply.ok,
         "content": reply.content,

@@ -7,15 +7,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew_runtime::Approvals;
-use sinew_tool::{Approver, Arguments};
+use sinew_runtime::{Approvals, CallOptions};
+use sinew_tool::{Approver, Arguments, Request};
 
 use super::call;
 use crate::by_caller::ByCaller;
 use crate::cli::CheckpointCommand;
-use crate::screen;
+use crate::json_form::{self, CommandError};
 use crate::terminal::Terminal;
-use crate::wiring::{self, Loaded};
+use crate::wiring::{self, Loaded, Wired};
 
 /// Lists, compares or restores.
 pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Result<ExitCode> {
@@ -32,8 +32,7 @@ pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Re
         if can_ask && !is_sure {
             terminal = Some(Terminal::default());
         } else if !is_sure {
-            screen::say("no terminal to ask at; `--yes` restores unasked");
-            return Ok(ExitCode::from(3));
+            return Err(CommandError::unasked("no terminal to ask at; `--yes` restores unasked"));
         }
     }
     loaded.settings.approvals = Approvals::Ask;
@@ -42,7 +41,48 @@ pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Re
     wired.runtime.add_tool(&sinew_ops::checkpoint_diff::ROW.tool())?;
     // It replaces the native tool of the same name.
     wired.runtime.add_tool(&sinew_ops::checkpoint_restore::COMMAND.tool())?;
+    if as_json && matches!(command, CheckpointCommand::List { .. }) {
+        return list(&wired, tool, arguments);
+    }
     call::one(&wired, tool, arguments, as_json)
+}
+
+/// Writes each checkpoint as one line.
+fn list(wired: &Wired, tool: &str, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let id = format!("{}-1", wired.session);
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let request = Request::new(id.as_str(), tool, arguments);
+    let reply = tokio.block_on(wired.runtime.call(request, CallOptions::default()));
+    super::flush(&wired.runtime);
+    if let Some(error) = &reply.error {
+        return Err(CommandError::of(error.kind.exit_code(), error));
+    }
+    let listed = reply.structured.unwrap_or_default();
+    let listed = listed.get("checkpoints").and_then(Value::as_array);
+    json_form::write_all(&mut listed.into_iter().flatten().map(line))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a checkpoint of the tool's reply with the keys of `sinew log`.
+fn line(checkpoint: &Value) -> Value {
+    match checkpoint {
+        Value::Object(object) => object.iter().map(|(key, value)| renamed(key, value)).collect(),
+        Value::Array(list) => list.iter().map(line).collect(),
+        value => value.clone(),
+    }
+}
+
+fn renamed(key: &str, value: &Value) -> (String, Value) {
+    let (key, value) = match (key, value.as_str()) {
+        ("id", _) => ("checkpoint", line(value)),
+        ("time", _) => ("at", line(value)),
+        ("paths", _) => ("changes", line(value)),
+        ("deed", Some("created")) => ("change", Value::from("new")),
+        ("deed", Some("removed")) => ("change", Value::from("deleted")),
+        ("deed", _) => ("change", line(value)),
+        _ => (key, line(value)),
+    };
+    (key.to_owned(), value)
 }
 
 /// Returns the tool that a command calls, its arguments, and whether the result is printed as JSON.

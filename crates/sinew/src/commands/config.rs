@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sinew_tool::shown_line;
 
 use crate::config;
@@ -25,11 +25,9 @@ pub(crate) fn show(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     rows.extend(unset);
     rows.sort_by(|(a, ..), (b, ..)| a.cmp(b));
     if as_json {
-        let object: Map<String, Value> = rows
-            .into_iter()
-            .map(|(key, value, origin)| (key, json!({ "value": value, "origin": origin })))
-            .collect();
-        writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
+        for (key, value, origin) in rows {
+            writeln!(out, "{}", json!({ "key": key, "value": value, "origin": origin }))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     // A key or value from a repository must not start a line.

@@ -21,9 +21,11 @@ use crate::wiring::{self, DatabaseHome, Loaded, NamedDir, Wired};
 /// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
+    #[serde(rename = "check")]
     name: &'static str,
     ok: bool,
     needed: bool,
+    #[serde(rename = "text")]
     detail: String,
     /// A shorter text for the terminal.
     #[serde(skip)]
@@ -104,8 +106,7 @@ fn print(findings: &[Finding], as_json: bool) -> anyhow::Result<ExitCode> {
     let missing = is_missing(findings);
     let mut out = std::io::stdout().lock();
     if as_json {
-        let object = serde_json::json!({ "ok": !missing, "findings": findings });
-        writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
+        writeln!(out, "{}", serde_json::json!({ "ok": !missing, "findings": findings }))?;
     } else {
         for finding in findings {
             let mark = match (finding.ok, finding.needed) {

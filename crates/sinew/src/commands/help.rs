@@ -96,7 +96,7 @@ fn of_tool(loaded: &Loaded, name: &str, as_json: bool) -> anyhow::Result<ExitCod
         true => {
             let shown = json!({
                 "tool": tool.name, "description": tool.description,
-                "inputSchema": tool.parameters, "example": example,
+                "input_schema": tool.parameters, "example": example,
             });
             writeln!(out, "{shown}")?;
         }

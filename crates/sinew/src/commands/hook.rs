@@ -14,8 +14,8 @@ use sinew_tool::hook::{example, schema, schemas};
 use sinew_tool::{Arguments, Hook as _, HookAnswer, HookEvent, Request, shown_line};
 
 use crate::cli::HookCommand as Asked;
-use crate::hooks;
 use crate::wiring::{self, Loaded, Wired};
+use crate::{hooks, json_form};
 
 /// Lists hooks, runs them on a test event, or prints example payloads.
 pub(crate) fn run(loaded: Loaded, command: &Asked) -> anyhow::Result<ExitCode> {
@@ -80,7 +80,8 @@ fn list(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     let rows: Vec<Value> = in_order(loaded)?.iter().map(|hook| row(hook)).collect();
     if as_json {
-        return print(&format!("{}\n", serde_json::to_string_pretty(&rows)?));
+        json_form::write_all(&mut rows.into_iter())?;
+        return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
         return print("no hooks are configured\n");
@@ -88,7 +89,7 @@ fn list(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     let words = |value: &Value, key: &str| shown_line(&words(value, key));
     let mut text = String::new();
     for row in &rows {
-        let _ = writeln!(text, "{}", words(row, "name"));
+        let _ = writeln!(text, "{}", words(row, "hook"));
         if of(row, "description").is_string() {
             let _ = writeln!(text, "  {}", words(row, "description"));
         }
@@ -129,7 +130,7 @@ fn row(hook: &CommandHook) -> Value {
         HookCommand::Shell(text) => json!(text),
     };
     json!({
-        "name": settings.name,
+        "hook": settings.name,
         "description": (!settings.about.is_empty()).then_some(&settings.about),
         "events": settings.events.iter().map(event).collect::<Vec<_>>(),
         "command": command,

@@ -1,5 +1,6 @@
 //! `sinew mcp-servers`: lists, tries and approves the MCP servers of others.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
@@ -11,10 +12,11 @@ use similar::group_diff_ops;
 use sinew_mcp_client::{ServerStatus, Servers, SignIn, Waiting};
 use sinew_ops::line_ops;
 use sinew_runtime::{Owner, ToolInfo};
-use sinew_tool::{Event, Ledger as _, ToolError, shown_line};
+use sinew_tool::{ErrorBody, Event, Ledger as _, ToolError, shown_line};
 
 use crate::cli::McpServersCommand;
 use crate::config::env_vars;
+use crate::json_form::{self, CommandError};
 use crate::wiring::{self, Loaded, Wired};
 use crate::{screen, terminal};
 
@@ -59,23 +61,23 @@ fn tools_of(wired: &Wired, server: &str) -> Vec<ToolInfo> {
 fn row(wired: &Wired, status: &ServerStatus) -> Value {
     let tools = tools_of(wired, &status.name).into_iter().map(|tool| {
         json!({
-            "name": tool.name, "description": tool.description, "visibility": tool.visibility.as_str(),
+            "tool": tool.name, "description": tool.description, "visibility": tool.visibility.as_str(),
         })
     });
     let waiting = status.waiting.iter().map(|one| {
         json!({
             "tool": one.now.name,
-            "is_new": one.pinned.is_none(),
+            "new": one.pinned.is_none(),
             "hash": one.hash().to_string(),
-            "difference": difference(one),
+            "diff": difference(one),
         })
     });
     json!({
-        "name": status.name,
+        "server": status.name,
         "origin": status.origin,
         "internal_only": status.internal_only,
         "deferred": status.deferred,
-        "is_pinned": status.pinned.is_some(),
+        "pinned": status.pinned.is_some(),
         "tools": tools.collect::<Vec<_>>(),
         "waiting": waiting.collect::<Vec<_>>(),
         "missing": status.missing,
@@ -83,15 +85,10 @@ fn row(wired: &Wired, status: &ServerStatus) -> Value {
     })
 }
 
-fn print_json(value: &Value) -> anyhow::Result<()> {
-    Ok(writeln!(std::io::stdout().lock(), "{}", serde_json::to_string_pretty(value)?)?)
-}
-
 fn list(wired: &Wired, servers: &Servers, as_json: bool) -> anyhow::Result<ExitCode> {
     let all = servers.status();
     if as_json {
-        let rows: Vec<Value> = all.iter().map(|status| row(wired, status)).collect();
-        print_json(&json!(rows))?;
+        json_form::write_all(&mut all.iter().map(|status| row(wired, status)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();
@@ -121,10 +118,20 @@ fn words(status: &ServerStatus) -> &'static str {
     }
 }
 
-/// Connects to a server, on a Tokio runtime of this thread.
-fn connect(wired: &Wired, servers: &Servers, name: &str) -> anyhow::Result<ServerStatus> {
+/// Connects to a server, on a Tokio runtime of this thread. A failure ends the command with the exit code `failed`.
+fn connect(
+    wired: &Wired,
+    servers: &Servers,
+    name: &str,
+    failed: u8,
+) -> anyhow::Result<ServerStatus> {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    tokio.block_on(servers.test(name, &wired.session)).map_err(in_words)
+    let tested = tokio.block_on(servers.test(name, &wired.session));
+    tested.map_err(|error| {
+        let ToolError { kind, message, hint, .. } = error;
+        let (message, hint) = (message.into_owned(), hint.map(Cow::into_owned));
+        CommandError::of(failed, &ErrorBody { kind, message, hint })
+    })
 }
 
 fn in_words(error: ToolError) -> anyhow::Error {
@@ -136,16 +143,10 @@ fn in_words(error: ToolError) -> anyhow::Error {
 
 fn test(wired: &Wired, servers: &Servers, name: &str, as_json: bool) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
-    let status = match connect(wired, servers, name) {
-        Ok(status) => status,
-        Err(error) => {
-            screen::say(&format!("{error:#}"));
-            return Ok(ExitCode::from(1));
-        }
-    };
+    let status = connect(wired, servers, name, 1)?;
     let ms = since.elapsed().as_millis();
     if as_json {
-        print_json(&row(wired, &status))?;
+        json_form::write(&row(wired, &status))?;
         return Ok(code(&status));
     }
     let tools = tools_of(wired, name);
@@ -252,16 +253,25 @@ fn approve(
     yes: bool,
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let status = connect(wired, servers, name)?;
-    if as_json {
-        print_json(&row(wired, &status))?;
-    } else {
+    let status = connect(wired, servers, name, json_form::INVALID)?;
+    let is_same = status.waiting.is_empty() && status.missing.is_empty();
+    let print = |is_approved: bool| {
+        let mut object = row(wired, &status);
+        if let Some(keys) = object.as_object_mut() {
+            keys.insert(String::from("approved"), Value::Bool(is_approved));
+        }
+        json_form::write(&object)
+    };
+    if !as_json {
         screen::output().write_all(shown(&status).as_bytes())?;
+    } else if is_same || !yes {
+        print(is_same)?;
+        return Ok(ExitCode::from(if is_same { 0 } else { json_form::INVALID }));
     }
-    if status.waiting.is_empty() && status.missing.is_empty() {
+    if is_same {
         return Ok(ExitCode::SUCCESS);
     }
-    if !yes && (as_json || !terminal::is_attended()) {
+    if !yes && !terminal::is_attended() {
         bail!(
             "sinew asks at a terminal, and there is none here; read what is shown, and say `--yes` if you agree"
         );
@@ -283,6 +293,10 @@ fn approve(
             text: format!("tools of the server `{name}` were approved: {}", tools.join(", ")),
             session: Some(wired.session.clone()),
         });
+    }
+    if as_json {
+        print(true)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let n = hashes.len();
     let mut words = format!("{n} tools of {name} are approved");

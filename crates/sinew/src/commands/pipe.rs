@@ -246,7 +246,7 @@ fn key_of(id: &Value) -> String {
 }
 
 fn reply_line(id: Value, tool: &str, reply: &sinew_tool::Reply) -> Value {
-    let mut line = result(id, tool, reply);
+    let mut line = result("id", id, tool, reply);
     if let Value::Object(line) = &mut line {
         line.shift_insert(0, String::from("type"), Value::from("reply"));
     }

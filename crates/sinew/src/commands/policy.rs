@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules};
 use sinew_tool::{
-    Arguments, CommandLine, Plain, Request, Ruling, Segment, Shell, Targets, ToolError, Verdict,
-    shown, shown_line,
+    Arguments, CommandLine, Kind, Plain, Request, Ruling, Segment, Shell, Targets, ToolError,
+    Verdict, shown, shown_line,
 };
 
 use crate::cli::PolicyCommand;
 use crate::config::rules::{self, PolicyFile};
 use crate::config::{CallOptions, ExampleOptions, RuleOptions};
-use crate::screen;
 use crate::wiring::{self, Loaded, Wired};
+use crate::{json_form, screen};
 
 /// The limit of an input line, in bytes.
 const MAX_LINE: u64 = 1 << 20;
@@ -194,7 +194,8 @@ fn test(
     let mut out = io::stdout().lock();
     if as_json {
         let told = json!({
-            "rules": rules.len(), "examples": n_examples, "without": n_without, "failed": failed,
+            "ok": failed.is_empty(), "n_rules": rules.len(), "n_examples": n_examples,
+            "n_without_example": n_without, "failed": failed,
         });
         writeln!(out, "{told}")?;
     } else {
@@ -272,7 +273,7 @@ fn check(loaded: &Loaded, wired: &Wired) -> anyhow::Result<ExitCode> {
             Err(problem) => {
                 is_bad = true;
                 let problem = format!("{problem:#}");
-                writeln!(out, "{}", json!({ "error": problem }))?;
+                writeln!(out, "{}", json_form::object(Kind::InvalidArgs.as_str(), &problem, None))?;
             }
         }
         out.flush()?;

@@ -48,7 +48,7 @@ pub(super) fn list(sessions: &[StoredSession], as_json: bool) -> anyhow::Result<
             let line = json!({
                 "session": session.id, "parent": session.parent, "title": session.title,
                 "root": session.root, "dialect": session.dialect, "model": session.model,
-                "created": timestamp(session.created_ms), "updated": timestamp(session.updated_ms),
+                "created_at": timestamp(session.created_ms), "updated_at": timestamp(session.updated_ms),
                 "n_entries": session.n_entries,
             });
             writeln!(out, "{line}")?;

@@ -26,8 +26,6 @@ mod wanted;
 
 use std::process::ExitCode;
 
-use serde_json::json;
-
 use self::base::{At, Base};
 use self::clients::{CLIENTS, ClientRow};
 use self::error::SetupError;
@@ -38,6 +36,7 @@ use self::registration::Status;
 use self::rehearsal::End;
 use self::report::Report;
 use crate::cli::SetupArgs;
+use crate::json_form;
 use crate::screen::say;
 
 /// Lists the clients, or sets one up.
@@ -50,8 +49,7 @@ pub(crate) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
         Ok(code) => Ok(code),
         Err(error) => match error.downcast::<SetupError>() {
             Ok(error) if args.json => {
-                let error = json!({ "kind": error.kind(), "message": error.to_string() });
-                report::print(&json!({ "ok": false, "error": error }))?;
+                json_form::write_error(error.kind(), &error.to_string())?;
                 Ok(ExitCode::FAILURE)
             }
             Ok(error) => {

@@ -48,7 +48,7 @@ fn list_as_json(found: &FoundSkills) -> anyhow::Result<()> {
             .map(|variable| json!({"name": variable.name, "default": variable.default}))
             .collect();
         let line = json!({
-            "skill": name, "source": source.as_str(), "directory": dir,
+            "skill": name, "source": source.as_str(), "path": dir,
             "description": head.description, "allowed_tools": head.allowed_tools,
             "variables": variables, "paths": head.paths, "files": files,
             "for_model": head.for_model, "for_user": head.for_user,

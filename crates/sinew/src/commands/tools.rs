@@ -9,8 +9,8 @@ use sinew_tool::{Effects, wire_name};
 
 use crate::agent::spawner::Spawner;
 use crate::cli::{Format, ToolsArgs};
-use crate::screen;
 use crate::wiring::{self, Loaded, Wired};
+use crate::{json_form, screen};
 
 /// Returns a runtime that serves every tool, those of other servers too.
 pub(super) fn wired(loaded: &Loaded, command: &'static str) -> anyhow::Result<Wired> {
@@ -32,9 +32,12 @@ pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode>
         return cost(catalogs.first(), args.json);
     }
     let tools = catalogs.first().into_iter().flat_map(|catalog| catalog.tools());
-    let format = args.format.or(args.json.then_some(Format::Mcp));
+    if args.json {
+        json_form::write_all(&mut tools.map(row))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut out = std::io::stdout().lock();
-    match format {
+    match args.format {
         Some(format) => {
             let list = tools.map(|tool| shaped(tool, format)).collect();
             let list = wrapped(list, format);
@@ -76,18 +79,16 @@ fn cost(catalog: Option<&Catalog>, as_json: bool) -> anyhow::Result<ExitCode> {
         rows.iter().filter(|(_, state, _)| *state == wanted).map(|(_, _, tokens)| tokens).sum()
     };
     let (n_listed, n_deferred) = (sum("listed"), sum("deferred"));
-    let mut out = std::io::stdout().lock();
     if as_json {
         let tools = rows.iter();
         let tools =
-            tools.map(|(name, state, n)| json!({"name": name, "state": state, "tokens": n}));
-        let all = json!({
-            "tools": tools.collect::<Vec<_>>(), "listed": n_listed, "deferred": n_deferred,
-        });
-        writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
+            tools.map(|(name, state, n)| json!({"tool": name, "visibility": state, "tokens": n}));
+        json_form::write(&json!({
+            "tools": tools.collect::<Vec<_>>(), "n_listed": n_listed, "n_deferred": n_deferred,
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut out = screen::Visible::new(out);
+    let mut out = screen::Visible::new(std::io::stdout().lock());
     for (name, state, tokens) in &rows {
         writeln!(out, "{tokens:>7}  {state:<8}  {name}")?;
     }
@@ -119,6 +120,20 @@ fn shaped(tool: ToolInfo, format: Format) -> Value {
             "parametersJsonSchema": tool.parameters,
         }),
     }
+}
+
+/// Returns a line of `--json`.
+fn row(tool: ToolInfo) -> Value {
+    let facts = &tool.facts;
+    let annotations = json!({
+        "read_only": facts.effects.only_observes(),
+        "open_world": facts.effects.contains(Effects::NETWORK),
+        "destructive": facts.destructive, "idempotent": facts.idempotent,
+    });
+    json!({
+        "tool": tool.name, "title": tool.title, "description": tool.description,
+        "input_schema": tool.parameters, "output_schema": tool.output_schema, "annotations": annotations,
+    })
 }
 
 fn mcp(tool: ToolInfo) -> Value {

@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
-    Layer, LedgerSync, OnFailure, Recorded, Redactor, Retention, SqliteLedger, StateDir,
+    Layer, LedgerSync, OnFailure, Recorded, Redactor, Retention, SqliteLedger, StateDir, timestamp,
 };
 use sinew_tool::{Event, Ledger as _, shown_line, shown_path};
 
 use crate::cli::{Cli, Global, TrustArgs, TrustCommand};
 use crate::client_start;
 use crate::config::clients;
-use crate::config::trust::{Content, Known, Trusted};
+use crate::config::trust::{Arguments, Content, Known, Project, Trusted};
 use crate::config::{
     Layered, LedgerMode, LedgerSettings, LeftOut, SYSTEM_FILE, Settings, env_vars, real,
 };
@@ -334,11 +334,11 @@ impl Found {
         let files: Vec<_> = files.map(|(path, _)| path.to_string_lossy()).collect();
         let hooks = self.content.iter().flat_map(|content| &content.hooks);
         let hooks: Vec<_> = hooks
-            .map(|(path, said)| json!({ "file": path.to_string_lossy(), "says": said }))
+            .map(|(path, said)| json!({ "path": path.to_string_lossy(), "text": said }))
             .collect();
         let servers = self.servers.iter().map(|server| {
             json!({
-                "place": server.place, "in": server.current.to_string_lossy(),
+                "place": server.place, "cwd": server.current.to_string_lossy(),
                 "loosens": values(&server.loosens),
             })
         });
@@ -370,7 +370,16 @@ fn values(left_out: &[LeftOut]) -> Vec<Value> {
 fn list(trusted: &Trusted, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     if as_json {
-        writeln!(out, "{}", serde_json::to_string(trusted)?)?;
+        let at = |at_s: u64| timestamp(at_s.saturating_mul(1_000));
+        for Project { root, hash, at_s } in &trusted.project {
+            let line = json!({ "root": root.to_string_lossy(), "hash": hash, "at": at(*at_s) });
+            writeln!(out, "{line}")?;
+        }
+        for Arguments { root, loosens, at_s } in &trusted.arguments {
+            let root = root.to_string_lossy();
+            let line = json!({ "root": root, "arguments": loosens, "at": at(*at_s) });
+            writeln!(out, "{line}")?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     for project in &trusted.project {

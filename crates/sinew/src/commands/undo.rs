@@ -12,11 +12,12 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::checkpoints::{CheckpointId, Checkpoints, Listed, Query, UndoHistory};
 use sinew_runtime::{Approvals, CallOptions};
-use sinew_tool::{Approver, Arguments, Block, Reply, Request, shown_line};
+use sinew_tool::{Approver, Arguments, Block, Kind, Reply, Request, shown_line};
 
 use super::call;
 use crate::by_caller::ByCaller;
 use crate::cli::UndoArgs;
+use crate::json_form::CommandError;
 use crate::screen;
 use crate::terminal::{Terminal, is_attended};
 use crate::wiring::{self, Loaded, Wired};
@@ -36,10 +37,9 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
     loaded.settings.dialect = sinew_dialects::NATIVE;
     let asks = !args.yes && !args.dry_run && loaded.settings.approvals != Approvals::Allow;
     if asks && !is_attended() {
-        screen::say(
+        return Err(CommandError::unasked(
             "no terminal is here to ask the user at; `--yes` undoes unasked, `--dry-run` shows what that changes",
-        );
-        return Ok(ExitCode::from(3));
+        ));
     }
     loaded.settings.approvals = Approvals::Ask;
     let terminal = asks.then_some(Terminal { progress: None, takes_enter: true });
@@ -57,12 +57,13 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
         let others = structured.and_then(|found| found["n_others"].as_u64()).unwrap_or(0);
         let refused = structured.and_then(|found| found["refused"].as_str());
         let Some(refused) = refused.filter(|_| 0 < others) else {
-            for block in &found.content {
-                if let Block::Text { text } = block {
-                    screen::say(text.trim_end());
-                }
-            }
-            return Ok(ExitCode::FAILURE);
+            let texts = found.content.iter().filter_map(|block| match block {
+                Block::Text { text } => Some(text.trim_end()),
+                _ => None,
+            });
+            let message = texts.collect::<Vec<_>>().join("\n");
+            let kind = found.error.as_ref().map_or(Kind::ExecutionFailed, |error| error.kind);
+            return Err(CommandError::with(1, kind.as_str(), message));
         };
         // What can be undone is offered, as the question that follows.
         screen::say(refused);

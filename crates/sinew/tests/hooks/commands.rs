@@ -23,15 +23,16 @@ fn the_list_says_what_runs_when_and_what_never_does() {
         has(&ran.out, words);
     }
     assert!(ran.out.starts_with("first\n"), "{}", ran.out);
-    let listed: Value =
-        serde_json::from_str(&place.run(&["hook", "list", "--json"], "").out).unwrap();
+    let listed = place.run(&["hook", "list", "--json"], "").out;
+    let listed: Vec<Value> =
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
         listed[1]["events"][0],
         json!({
             "event": "turn_start", "name": "turn_start", "of_agent": true, "on_error": "continue",
         })
     );
-    assert_eq!((&listed[0]["name"], &listed[0]["problem"]), (&json!("first"), &Value::Null));
+    assert_eq!((&listed[0]["hook"], &listed[0]["problem"]), (&json!("first"), &Value::Null));
 }
 
 #[test]

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use sinew_guard::{ChainLink, Field, Fields, Record, timestamp};
 
 /// Columns whose exported name differs from the database; older exports have the database name.
-const RENAMED: [(&str, &str); 1] = [("rung", "sandbox_level")];
+const RENAMED: [(&str, &str); 2] = [("rung", "sandbox_level"), ("file_path", "path")];
 /// Keys that are derived from other keys.
-const DERIVED: [&str; 5] = ["seq", "hash", "previous", "at", "state"];
+const DERIVED: [&str; 4] = ["seq", "hash", "previous", "at"];
 
 /// Formats a chain link for keeping outside the ledger.
 pub(super) fn link(link: &ChainLink) -> String {

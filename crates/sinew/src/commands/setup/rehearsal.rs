@@ -49,7 +49,7 @@ impl Step {
             End::Skipped => "skipped",
             End::Failed => "failed",
         };
-        json!({ "step": self.name, "end": end, "text": self.text })
+        json!({ "step": self.name, "outcome": end, "text": self.text })
     }
 }
 

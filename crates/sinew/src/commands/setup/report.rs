@@ -14,7 +14,7 @@ use super::plan::{FileChange, Plan};
 use super::registration::Status;
 use super::rehearsal::{End, Step};
 use super::{verb, words};
-use crate::screen;
+use crate::{json_form, screen};
 
 /// A client in the list.
 #[derive(Debug)]
@@ -58,13 +58,13 @@ impl Row {
 /// Prints the list.
 pub(super) fn list(rows: &[Row], as_json: bool) -> io::Result<()> {
     if as_json {
-        let rows = rows.iter().map(|row| {
+        let mut rows = rows.iter().map(|row| {
             json!({
-                "name": row.client.name, "title": row.client.title, "installed": row.is_installed,
+                "client": row.client.name, "title": row.client.title, "installed": row.is_installed,
                 "configured": row.configured, "would": row.would,
             })
         });
-        return print(&json!({ "clients": rows.collect::<Vec<_>>() }));
+        return json_form::write_all(&mut rows);
     }
     let mut out = screen::output();
     writeln!(
@@ -84,11 +84,6 @@ pub(super) fn list(rows: &[Row], as_json: bool) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Prints one object.
-pub(super) fn print(object: &Value) -> io::Result<()> {
-    writeln!(io::stdout().lock(), "{object}")
 }
 
 /// The output of one run.
@@ -224,7 +219,7 @@ impl Report {
     /// Prints all that is known.
     pub(super) fn print(&self) -> io::Result<()> {
         match self.as_json {
-            true => print(&self.to_json(&[])),
+            true => json_form::write(&self.to_json(&[])),
             false => self.print_text(),
         }
     }
@@ -241,7 +236,7 @@ impl Report {
     /// Prints the object with the rehearsal in it, or what a failed rehearsal means.
     pub(super) fn print_rehearsal(&self, steps: &[Step]) -> io::Result<()> {
         if self.as_json {
-            return print(&self.to_json(steps));
+            return json_form::write(&self.to_json(steps));
         }
         if steps.iter().any(|step| step.end == End::Failed) {
             screen::say(&format!(
@@ -275,15 +270,22 @@ impl Report {
     }
 
     fn to_json(&self, steps: &[Step]) -> Value {
-        let files = self.files.iter().map(|file| match self.is_dry {
-            true => json!({ "path": file.path, "change": file.verb, "diff": file.diff }),
-            false => json!({ "path": file.path, "change": file.verb }),
+        let changes = self.files.iter().map(|file| {
+            let change = match file.verb {
+                "create" => "new",
+                "remove" => "deleted",
+                _ => "changed",
+            };
+            match self.is_dry {
+                true => json!({ "path": file.path, "change": change, "diff": file.diff }),
+                false => json!({ "path": file.path, "change": change }),
+            }
         });
         let is_ok = !self.is_partial && steps.iter().all(|step| step.end != End::Failed);
         json!({
             "ok": is_ok, "client": self.client.name, "action": self.action, "dry_run": self.is_dry,
             "changed": self.changes && !self.is_dry, "commands": self.commands,
-            "files": files.collect::<Vec<_>>(), "notes": self.notes,
+            "changes": changes.collect::<Vec<_>>(), "notes": self.notes,
             "rehearsal": steps.iter().map(Step::to_json).collect::<Vec<_>>(),
         })
     }
