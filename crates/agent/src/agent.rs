@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sinew_runtime::Runtime;
-use sinew_tool::{Cancel, Reply, ToolError, agents};
+use sinew_tool::{Cancel, Progress, Reply, ToolError, agents};
 
 use crate::budget::{Budget, Prices, Spending};
 use crate::message::{CallResult, ToolCall};
@@ -167,6 +167,7 @@ pub struct Agent {
     n_iterations: u64,
     /// How many calls it made in them.
     n_calls: u64,
+    progress: Progress,
 }
 
 /// The state of a turn.
@@ -200,9 +201,15 @@ impl Agent {
             is_started: false,
             n_iterations: 0,
             n_calls: 0,
+            progress: Progress::default(),
         };
         agent.session.set_model_name(&agent.model_words());
         agent
+    }
+
+    /// Sets what its calls report their progress to.
+    pub fn set_progress(&mut self, progress: Progress) {
+        self.progress = progress;
     }
 
     /// Returns how often the model was asked, in all turns.

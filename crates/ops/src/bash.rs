@@ -281,10 +281,12 @@ fn finished_reply(
     let shown = screen::show(&finished.merged, args.raw, SHOWN);
     // Refusals come first, since models read only the end of a long output.
     let mut text = end::refusal_lines(&finished.findings);
+    let start = text.len();
     text.push_str(&shown.text);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
+    let end = text.len();
     let mut note = |words: String| {
         let _ = writeln!(text, "[{words}]");
     };
@@ -327,7 +329,10 @@ fn finished_reply(
         text.push_str("[no output]\n");
     }
     text.pop();
+    // Without notes the last line feed is gone.
+    let output_range = start..end.min(text.len());
     let mut reply = Reply::text(text);
+    reply.meta.output_range = Some(output_range);
     reply.meta.truncated = shown.is_cut;
     end::describe(&mut reply, finished);
     if let Some((kind, message)) = failure {

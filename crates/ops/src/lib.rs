@@ -77,6 +77,7 @@ pub use lines::{Ending, LineWindow, WindowLine};
 pub use names::row_name;
 pub use nearest::{Difference, Region};
 pub use replace::{ContentChange, Stage};
+pub use screen::cleaned;
 pub use states::{Side, call_difference};
 pub use time::{iso_millis, long_time};
 

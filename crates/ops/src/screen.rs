@@ -109,7 +109,7 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 /// Returns bytes as the final text on a screen.
-pub(crate) fn cleaned(bytes: &[u8]) -> String {
+pub fn cleaned(bytes: &[u8]) -> String {
     let stripped = strip_ansi_escapes::strip(guarded(bytes));
     let text = GUARDED.iter().fold(lossy(&stripped), |text, (byte, stand_in)| {
         text.replace(stand_in, &char::from(*byte).to_string())

@@ -283,7 +283,8 @@ async fn follow(
     options: &RunOptions,
 ) -> Result<(Captured, Whole), ToolError> {
     let Running { session, ordered, timeout, tty: _, may_need: _, undo: _ } = running;
-    let spool = ToStore::above(store, &caller.call_id, options.store_above);
+    let mut spool = ToStore::above(store, &caller.call_id, options.store_above);
+    spool.progress = options.progress.clone();
     let progress = options.progress.clone();
     let tell = move |n| progress.report(n, "bytes of output");
     let followed = follow_to_end(ordered, (KEEP, timeout), spool, tell, &options.cancel).await?;

@@ -1,13 +1,15 @@
-//! Writes the whole output of a command to the store.
+//! Writes the whole output of a command to the store, and passes it on as it comes.
 
 use rustix::io::Errno;
-use sinew_tool::MAX_STORED_OUTPUT;
+use sinew_tool::{MAX_STORED_OUTPUT, Progress};
 
 use super::capture::Spool;
 use sinew_fs::store::{NotStored, Spooled, Store};
 
 /// Writes an output to the store once it is longer than a reply shows.
 pub(super) struct ToStore {
+    /// Gets each piece of the output.
+    pub(super) progress: Progress,
     store: Option<Store>,
     call_id: String,
     max_bytes: usize,
@@ -32,6 +34,7 @@ impl ToStore {
         (max_bytes, max_lines): (u64, u64),
     ) -> Self {
         Self {
+            progress: Progress::default(),
             store,
             call_id: call_id.to_owned(),
             max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
@@ -67,6 +70,7 @@ impl ToStore {
 
 impl Spool for ToStore {
     fn write(&mut self, bytes: &[u8]) {
+        self.progress.output(bytes);
         self.n_lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
         if let Spooling::NotYet = self.file {
             let n_lines = self.n_lines + u64::from(bytes.last() != Some(&b'\n'));

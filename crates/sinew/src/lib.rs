@@ -61,6 +61,8 @@ mod hooks;
 #[cfg(feature = "cli")]
 mod json_form;
 #[cfg(feature = "cli")]
+mod live_output;
+#[cfg(feature = "cli")]
 mod mcp_servers;
 mod metrics;
 #[cfg(feature = "cli")]

@@ -31,6 +31,7 @@ mod hostile_commands;
 mod import;
 mod json_form;
 mod limits;
+mod live;
 mod log_command;
 mod managed;
 mod memory;

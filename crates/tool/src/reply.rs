@@ -1,6 +1,7 @@
 //! The reply of a call.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::{Serialize, Serializer};
@@ -225,6 +226,9 @@ pub struct Meta {
     /// Notes of sinew, where the dialect keeps them apart from the text; at most 16 KiB.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Where the first text block has the output of a command, which a terminal may have shown already.
+    #[serde(skip)]
+    pub output_range: Option<Range<usize>>,
     /// Values from the operation or dialect: `next_offset`, `total_lines` …
     #[serde(flatten)]
     pub more: More,

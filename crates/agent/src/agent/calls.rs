@@ -87,7 +87,8 @@ impl Agent {
                 request.roots.clone_from(&place.roots);
                 request.dialect = Some(place.dialect.to_owned());
             }
-            let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+            let (cancel, progress) = (cancel.clone(), self.progress.clone());
+            let options = CallOptions { cancel, progress, ..CallOptions::default() };
             let called = self.runtime.call(request, options);
             running.push(async move {
                 let begun = Instant::now();

@@ -136,7 +136,11 @@ fn context(
         settings: Arc::clone(&decoded.settings),
         memo: Arc::clone(&runtime.memo),
         cancel: options.cancel.clone(),
-        progress: options.progress.clone(),
+        // A hook may withhold the reply.
+        progress: match runtime.hooks.see_replies() {
+            true => options.progress.without_output(),
+            false => options.progress.clone(),
+        },
         deadline: open.request.deadline,
         sleep: |time| Box::pin(tokio::time::sleep(time)),
     }

@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// Returns a progress line, which shows nothing where standard error is no terminal.
 pub(crate) fn progress() -> ProgressBar {
     let spinner = ProgressBar::new_spinner();
-    match ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+    match ProgressStyle::with_template("{spinner} {msg} {elapsed}{prefix:.dim}") {
         Ok(style) => spinner.with_style(style),
         Err(_) => spinner,
     }
@@ -162,6 +162,7 @@ impl TextOutput {
     fn waits(&mut self, what: String) {
         self.end_text();
         self.spinner.reset();
+        self.spinner.set_prefix("");
         self.spinner.set_message(what);
         self.spinner.enable_steady_tick(TICK);
     }

@@ -11,13 +11,15 @@ use std::task::Poll;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use sinew_dialects::NATIVE;
 use sinew_mcp::{Calls, Line, Lines, Object};
 use sinew_runtime::{Approvals, CallOptions};
-use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Reply, Request, call_id};
+use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Progress, Reply, Request, call_id};
 
 use crate::agent::spawner::Spawner;
 use crate::cli::CallArgs;
 use crate::config::{ConfigError, Origin};
+use crate::live_output::LiveOutput;
 use crate::signals::{self, Signals};
 use crate::terminal::Terminal;
 use crate::wiring::{self, Loaded, Wired};
@@ -72,11 +74,13 @@ pub(super) fn one(
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut out: Box<dyn Write> = match as_json {
-        true => Box::new(io::stdout().lock()),
-        false => Box::new(screen::output()),
+    let out = || -> Box<dyn Write> {
+        match as_json {
+            true => Box::new(io::stdout().lock()),
+            false => Box::new(screen::output()),
+        }
     };
-    let code = runtime.block_on(told(wired, tool, arguments, as_json, &mut out));
+    let code = runtime.block_on(told(wired, tool, arguments, as_json, &out, None));
     runtime.shutdown_background();
     super::end_sessions(&wired.runtime, super::ENDS);
     super::flush(&wired.runtime);
@@ -85,16 +89,29 @@ pub(super) fn one(
 
 async fn single(wired: &Wired, args: &CallArgs) -> anyhow::Result<ExitCode> {
     let tool = args.tool.as_deref().unwrap_or_default();
-    let mut out: Box<dyn Write> = match args.json {
-        true => Box::new(io::stdout().lock()),
-        false => screen::output_of_tools(),
+    let out = || -> Box<dyn Write> {
+        match args.json {
+            true => Box::new(io::stdout().lock()),
+            false => screen::output_of_tools(),
+        }
     };
     match words::arguments(&args.arguments) {
-        Ok(arguments) => told(wired, tool, arguments, args.json, &mut out).await,
+        Ok(arguments) => {
+            // In the other dialects the output is a part of the reply's own form.
+            let is_live = !args.json
+                && wired
+                    .runtime
+                    .catalogs()
+                    .first()
+                    .is_some_and(|first| first.name() == NATIVE.name)
+                && io::stdout().is_terminal();
+            let live = is_live.then(LiveOutput::new);
+            told(wired, tool, arguments, args.json, &out, live).await
+        }
         Err(problem) => {
             let reply = refused(Kind::InvalidArgs, problem);
             let id = format!("{}-1", wired.session);
-            print(&mut out, args.json, &id, tool, &reply)
+            print(&mut out(), args.json, &id, tool, &reply)
         }
     }
 }
@@ -104,15 +121,18 @@ async fn told(
     tool: &str,
     arguments: Arguments,
     as_json: bool,
-    out: &mut impl Write,
+    out: &dyn Fn() -> Box<dyn Write>,
+    live: Option<Arc<LiveOutput>>,
 ) -> anyhow::Result<ExitCode> {
     let id = format!("{}-1", wired.session);
     wired.settle_tools(Some(tool)).await;
     let mut signals = Signals::catch()?;
     let calls = Calls::default();
-    let mut call = pin!(call(wired, &calls, Request::new(id.as_str(), tool, arguments)));
+    let progress = live.as_ref().map(LiveOutput::progress).unwrap_or_default();
+    let request = Request::new(id.as_str(), tool, arguments);
+    let mut call = pin!(call(wired, &calls, request, progress));
     let first = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
-    let reply = match first {
+    let mut reply = match first {
         Poll::Ready(reply) => match signals.code() {
             Some(code) => return Ok(code),
             None => reply,
@@ -123,7 +143,22 @@ async fn told(
             call.await
         }
     };
-    print(out, as_json, &id, tool, &reply)
+    if live.is_some_and(|live| live.end()) {
+        take_shown(&mut reply);
+    }
+    // No lock is held on standard output while the command writes.
+    print(&mut out(), as_json, &id, tool, &reply)
+}
+
+/// Takes the output of a command that the terminal has shown out of the reply.
+fn take_shown(reply: &mut Reply) {
+    if let (Some(Block::Text { text }), Some(range)) =
+        (reply.content.first_mut(), reply.meta.output_range.take())
+        && text.get(range.clone()).is_some()
+    {
+        text.replace_range(range, "");
+    }
+    reply.content.retain(|block| block.as_text() != Some(""));
 }
 
 fn print(
@@ -215,7 +250,7 @@ async fn answer(wired: &Wired, calls: &Calls, n: usize, line: Written) -> Value 
             wired.settle_tools(Some(&tool)).await;
             let mut request = Request::new(used.as_str(), tool.as_str(), arguments);
             request.turn = line.turn;
-            let reply = call(wired, calls, request).await;
+            let reply = call(wired, calls, request, Progress::default()).await;
             (tool, reply, used)
         }
         Err(CallProblem { kind, message }) => {
@@ -234,9 +269,9 @@ pub(super) fn refused(kind: Kind, problem: String) -> Reply {
     Reply::failure(&sinew_tool::ToolError::new(kind, problem))
 }
 
-async fn call(wired: &Wired, calls: &Calls, mut request: Request) -> Reply {
+async fn call(wired: &Wired, calls: &Calls, mut request: Request, progress: Progress) -> Reply {
     request.session.clone_from(&wired.session);
-    let options = CallOptions::default();
+    let options = CallOptions { progress, ..CallOptions::default() };
     calls.run(options.cancel.clone(), wired.runtime.call(request, options)).await
 }
 

@@ -24,6 +24,7 @@ use crate::agent::report::{change_lines, changed, newest, resumed, say_stop};
 use crate::agent::text_output::{self, TextOutput};
 use crate::agent::{AgentParts, AgentWishes, choose_model, set_up, switch_model, transcript};
 use crate::cli::{AgentArgs, CheckpointCommand};
+use crate::live_output;
 use crate::screen::{self, say};
 use crate::signals::{self, TurnCancel};
 use crate::terminal::{self, Terminal};
@@ -84,10 +85,11 @@ pub(crate) fn run(
     let progress = text_output::progress();
     let terminal = Terminal { progress: Some(progress.clone()), ..Terminal::default() };
     let approver = Some(Arc::new(terminal) as Arc<dyn Approver>);
-    let parts = tokio.block_on(async {
+    let mut parts = tokio.block_on(async {
         let chosen = choose_model(&loaded, &wishes, stored.as_ref()).await?;
         set_up(&mut loaded, &wishes, chosen, "chat", approver, stored).await
     })?;
+    parts.agent.set_progress(live_output::tail(progress.clone()));
     let turns = Arc::new(Mutex::new(Cancel::default()));
     signals::end_turns(Arc::clone(&turns), &parts.wired.runtime)?;
     let redactor = wiring::redactor(&loaded);

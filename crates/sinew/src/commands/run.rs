@@ -16,6 +16,7 @@ use crate::agent::report::{
 use crate::agent::text_output;
 use crate::agent::{AgentParts, AgentWishes, choose_model, set_up};
 use crate::cli::RunArgs;
+use crate::live_output;
 use crate::screen::say;
 use crate::signals;
 use crate::terminal::{self, Terminal};
@@ -43,11 +44,12 @@ pub(crate) fn run(loaded: Loaded, args: &RunArgs) -> anyhow::Result<ExitCode> {
     let terminal = Terminal { progress: Some(progress.clone()), ..Terminal::default() };
     let approver = (terminal::is_attended() && !reads_input && !args.json)
         .then(|| Arc::new(terminal) as Arc<dyn Approver>);
-    let output = RunOutput::new(args.json, progress);
+    let output = RunOutput::new(args.json, progress.clone());
     let mut parts = tokio.block_on(async {
         let chosen = choose_model(&loaded, &wanted, stored.as_ref()).await?;
         set_up(&mut loaded, &wanted, chosen, "run", approver, stored).await
     })?;
+    parts.agent.set_progress(live_output::tail(progress));
     let code = tokio.block_on(worked(&loaded, &mut parts, task, output));
     tokio.shutdown_background();
     super::close(&parts.wired);
