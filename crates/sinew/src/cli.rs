@@ -3,7 +3,6 @@
 mod setup;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
@@ -13,7 +12,7 @@ use clap_complete::Shell;
 
 use crate::config::env_vars;
 use crate::config::import::Form;
-use crate::{json_form, screen};
+use crate::json_form;
 
 pub use self::setup::{SetupArgs, SetupClient};
 
@@ -82,13 +81,7 @@ impl Cli {
             if !error.use_stderr() {
                 error.exit();
             }
-            let text = error.render().to_string();
-            if json_form::is_wanted() {
-                let _ = json_form::write_error("usage", text.trim_end());
-            } else {
-                // The words that are quoted may come out of a file that a person was told to confirm.
-                let _ = writeln!(screen::errors(), "{}", screen::told(&text));
-            }
+            json_form::report_usage(&error.render().to_string());
             std::process::exit(error.exit_code())
         })
     }

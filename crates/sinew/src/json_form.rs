@@ -61,9 +61,24 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         // The reader may have closed its end.
         let _ = write(&object);
     } else {
-        screen::say(&format!("{error:#}"));
+        screen::say_error(&format!("{error:#}"));
     }
     ExitCode::from(own.map_or(INVALID, |own| own.code))
+}
+
+/// Reports that the command line is not understood.
+pub(crate) fn report_usage(text: &str) {
+    if is_wanted() {
+        let _ = write_error("usage", text.trim_end());
+        return;
+    }
+    // The words that are quoted may come out of a file that a person was told to confirm.
+    let text = screen::told(text);
+    let rest = text.strip_prefix("error:");
+    if rest.is_some() {
+        let _ = write!(io::stderr(), "{}", screen::error_mark("error:"));
+    }
+    let _ = writeln!(screen::errors(), "{}", rest.unwrap_or(&text));
 }
 
 /// Returns the object of a failure.

@@ -6,12 +6,60 @@
 use std::io::{self, IsTerminal, Write};
 
 use sinew_config as config;
-use sinew_tool::shown;
+use sinew_tool::{Kind, shown};
 
 /// Writes a message to standard error. Later lines are indented, so that none looks like a message.
 pub(crate) fn say(text: &str) {
+    message(YELLOW, text);
+}
+
+/// Writes why a command failed to standard error.
+pub(crate) fn say_error(text: &str) {
+    message(BOLD_RED, text);
+}
+
+fn message(color: &str, text: &str) {
+    let mark = painted(has_colors(&io::stderr()), color, "sinew:");
     // Writing to a closed terminal fails.
-    let _ = writeln!(io::stderr(), "sinew: {}", told(text));
+    let _ = writeln!(io::stderr(), "{mark} {}", told(text));
+}
+
+/// Returns a word before an error on standard error.
+pub(crate) fn error_mark(word: &str) -> String {
+    painted(has_colors(&io::stderr()), BOLD_RED, word)
+}
+
+/// Returns a word for standard output, which is colored by its meaning and has at least this width.
+pub(crate) fn mark(word: &str, width: usize) -> String {
+    mark_as(word, &format!("{word:<width$}"))
+}
+
+/// Returns a text for standard output in the color of a word.
+pub(crate) fn mark_as(word: &str, text: &str) -> String {
+    match color_of(word) {
+        Some(color) => painted(has_colors(&io::stdout()), color, text),
+        None => text.to_owned(),
+    }
+}
+
+fn painted(has_colors: bool, color: &str, text: &str) -> String {
+    match has_colors {
+        true => format!("{color}{text}{RESET}"),
+        false => text.to_owned(),
+    }
+}
+
+/// Returns the color of a ruling, of what a check found, or of how a call ended.
+fn color_of(word: &str) -> Option<&'static str> {
+    let first = word.split(':').next().unwrap_or_default();
+    match first {
+        "ok" | "OK" | "allow" => Some(GREEN),
+        "ask" | "note" | "running" | "not ended" | "undone" | "taken back" => Some(YELLOW),
+        "deny" | "invalid" | "MISSING" | "BROKEN" | "never ended" | "denied" | "failed" => {
+            Some(RED)
+        }
+        _ => Kind::from_word(first).map(|_| RED),
+    }
 }
 
 /// Formats a message as [`say`] writes it.
@@ -62,6 +110,16 @@ pub(crate) fn errors() -> Visible<io::Stderr> {
     Visible::colored(stderr, is_colored)
 }
 
+impl<W: Write> Visible<W> {
+    /// Writes a word that is colored by its meaning.
+    pub(crate) fn mark(&mut self, word: &str) -> io::Result<()> {
+        let color = color_of(word).filter(|_| self.colors.is_some());
+        self.inner.write_all(color.unwrap_or_default().as_bytes())?;
+        self.write_all(word.as_bytes())?;
+        self.inner.write_all(color.map_or("", |_| RESET).as_bytes())
+    }
+}
+
 impl<W: Write> Write for Visible<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut text = String::with_capacity(bytes.len());
@@ -91,6 +149,8 @@ impl<W: Write> Drop for Visible<W> {
 }
 
 const RED: &str = "\u{1b}[31m";
+const BOLD_RED: &str = "\u{1b}[1;31m";
+const YELLOW: &str = "\u{1b}[33m";
 const GREEN: &str = "\u{1b}[32m";
 const CYAN: &str = "\u{1b}[36m";
 const RESET: &str = "\u{1b}[0m";
@@ -226,6 +286,23 @@ mod tests {
         let escapes =
             "a\tb\n\\u{1b}[2J\\u{d}\\u{9b}\\u{202e}\\u{2069}\\u{200f}\\u{61c}\\u{200b}\\u{feff}";
         assert_eq!(text, format!("{escapes}\\xff\\u{{0}}"));
+    }
+
+    #[test]
+    fn words_have_the_color_of_their_meaning() {
+        for (word, expected) in [
+            ("ok", Some(GREEN)),
+            ("ask", Some(YELLOW)),
+            ("deny", Some(RED)),
+            ("denied: path_denied", Some(RED)),
+            ("file_not_found", Some(RED)),
+            ("sandbox", None),
+        ] {
+            assert_eq!(color_of(word), expected, "{word}");
+        }
+        let mut out = Vec::new();
+        Visible::colored(&mut out, true).mark("failed: \u{1b}").expect("written");
+        assert_eq!(out, b"\x1b[31mfailed: \\u{1b}\x1b[0m");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod caches;
 mod caller;
 mod cli;
 mod client;
+mod colors;
 mod consent;
 mod damage;
 mod database;

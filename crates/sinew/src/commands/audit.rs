@@ -256,7 +256,8 @@ fn list(
     audit.records(wanted, |record: Record| {
         let Shown { time, tool, outcome, ms, what } = Shown::of(&record);
         let seq = record.link.seq;
-        writeln!(out, "{seq:>7}  {time:<20}  {tool:<16}  {outcome:<16}  {ms:>9}  {what}")?;
+        let outcome = screen::mark(&outcome, 16);
+        writeln!(out, "{seq:>7}  {time:<20}  {tool:<16}  {outcome}  {ms:>9}  {what}")?;
         Ok::<_, anyhow::Error>(())
     })?;
     out.flush()?;
@@ -467,9 +468,14 @@ fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
     }
     let range = format!("{}–{}", first.unwrap_or(0), last.seq);
     if verified.is_whole() {
-        writeln!(out, "OK: {n_records} records verified ({range}); head {}", form::link(last))?;
+        writeln!(
+            out,
+            "{} {n_records} records verified ({range}); head {}",
+            screen::mark("OK:", 0),
+            form::link(last)
+        )?;
     } else {
-        writeln!(out, "BROKEN: {n_records} records read ({range})")?;
+        writeln!(out, "{} {n_records} records read ({range})", screen::mark("BROKEN:", 0))?;
     }
     for finding in findings {
         writeln!(out, "  {:<10} {}", finding.what, shown_line(&finding.text))?;

@@ -183,7 +183,8 @@ fn print(
         for block in &reply.content {
             if let Block::Text { text } = block {
                 // The text contains file names, file contents and hook output.
-                let _ = writeln!(screen::errors(), "sinew: {}", text.trim_end_matches('\n'));
+                let _ = write!(io::stderr(), "{} ", screen::error_mark("sinew:"));
+                let _ = writeln!(screen::errors(), "{}", text.trim_end_matches('\n'));
             }
         }
     }

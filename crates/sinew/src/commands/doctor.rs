@@ -16,6 +16,7 @@ use sinew_mcp_client::{ServerStatus, Servers};
 use sinew_runtime::Approvals;
 use sinew_tool::shown_line;
 
+use crate::screen;
 use crate::wiring::{self, DatabaseHome, Loaded, NamedDir, Wired};
 
 /// The result of one check.
@@ -116,7 +117,7 @@ fn print(findings: &[Finding], as_json: bool) -> anyhow::Result<ExitCode> {
             };
             // Directory names and file text in it must not start a line.
             let detail = shown_line(finding.short.as_ref().unwrap_or(&finding.detail).trim_end());
-            writeln!(out, "{mark:<8} {:<10} {detail}", finding.name)?;
+            writeln!(out, "{} {:<10} {detail}", screen::mark(mark, 8), finding.name)?;
         }
     }
     Ok(ExitCode::from(u8::from(missing)))

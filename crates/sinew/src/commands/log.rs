@@ -335,9 +335,13 @@ fn print_text(
     let (id_width, ago_width) = (id_width.unwrap_or(0), ago_width.unwrap_or(0));
     for (call, (id, ago)) in calls.iter().zip(&heads) {
         let changes = changes::of_call(sources.checkpoints.as_ref(), call, roots, until);
-        let mut lines = entry::lines(call, &changes, roots).into_iter();
-        let first = lines.next().unwrap_or_default();
-        writeln!(out, "{id:<id_width$}  {ago:<ago_width$}  {first}")?;
+        let entry::EntryLines { head, marks, lines } = entry::lines(call, &changes, roots);
+        write!(out, "{id:<id_width$}  {ago:<ago_width$}  {head}")?;
+        for mark in marks {
+            out.write_all(b"  ")?;
+            out.mark(&mark)?;
+        }
+        writeln!(out)?;
         for line in lines {
             writeln!(out, "{:id_width$}    {line}", "")?;
         }

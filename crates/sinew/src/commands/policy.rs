@@ -129,6 +129,7 @@ pub(crate) fn run(loaded: &Loaded, command: &PolicyCommand) -> anyhow::Result<Ex
             if *json {
                 writeln!(out, "{}", serde_json::to_string(&answer)?)?;
             } else {
+                write!(out, "{}", screen::mark(answer.ruling, 0))?;
                 screen::Visible::new(out).write_all(answer.words().as_bytes())?;
             }
             Ok(ExitCode::SUCCESS)
@@ -209,10 +210,12 @@ fn test(
             let (origin, rule, example) = (text("origin"), text("rule"), text("example"));
             writeln!(out, "{origin}: `{example}` {does} the rule `{rule}`")?;
         }
-        let (n_rules, n_failed) = (rules.len(), failed.len());
+        let n_rules = rules.len();
+        let word = if failed.is_empty() { "ok" } else { "failed" };
+        let failures = screen::mark_as(word, &format!("{} failures", failed.len()));
         writeln!(
             out,
-            "{n_rules} rules, {n_examples} examples, {n_failed} failures; rules without an example: {n_without}"
+            "{n_rules} rules, {n_examples} examples, {failures}; rules without an example: {n_without}"
         )?;
     }
     Ok(ExitCode::from(u8::from(!failed.is_empty())))
@@ -379,8 +382,9 @@ fn listed(argv: &[String]) -> String {
 }
 
 impl Answer {
+    /// Returns what comes behind the ruling.
     fn words(&self) -> String {
-        let mut words = format!("{} ({}): {}\n", self.ruling, self.rule, screen::told(&self.why));
+        let mut words = format!(" ({}): {}\n", self.rule, screen::told(&self.why));
         let origin = screen::told(self.origin.as_deref().unwrap_or("built-in"));
         words.push_str(&format!("decided by a rule of: {origin}\n"));
         words.push_str("the command or call, with invisible characters escaped:\n");

@@ -7,6 +7,7 @@ use std::io::Write;
 use sinew_guard::Record;
 
 use super::{Shown, shown_line};
+use crate::screen;
 
 /// How deep calls are indented.
 const MAX_INDENT: usize = 12;
@@ -46,8 +47,13 @@ pub(super) fn print(out: &mut impl Write, mut records: Vec<Record>) -> anyhow::R
         };
         writeln!(
             out,
-            "{:>7}  {:<20}  {:>9}  {:<16}  {indent}{whose}{} {}",
-            record.link.seq, shown.time, shown.ms, shown.outcome, shown.tool, shown.what
+            "{:>7}  {:<20}  {:>9}  {}  {indent}{whose}{} {}",
+            record.link.seq,
+            shown.time,
+            shown.ms,
+            screen::mark(&shown.outcome, 16),
+            shown.tool,
+            shown.what
         )?;
         let children = beneath.get(&Some(at)).into_iter().flatten().rev();
         open.extend(children.map(|child| (*child, depth + 1)));

@@ -76,8 +76,17 @@ impl LoggedCall {
     }
 }
 
-/// Returns the lines of an entry, without its first columns.
-pub(super) fn lines(call: &LoggedCall, changes: &[CallChange], roots: &[PathBuf]) -> Vec<String> {
+/// The text of an entry, without its first columns.
+#[derive(Debug, Default)]
+pub(super) struct EntryLines {
+    pub(super) head: String,
+    /// How the call ended, and whether it was undone.
+    pub(super) marks: Vec<String>,
+    pub(super) lines: Vec<String>,
+}
+
+/// Returns the lines of an entry.
+pub(super) fn lines(call: &LoggedCall, changes: &[CallChange], roots: &[PathBuf]) -> EntryLines {
     // The path of a file in a new directory shows the directory.
     let is_shown = |change: &&CallChange| {
         let is_in =
@@ -107,8 +116,8 @@ pub(super) fn lines(call: &LoggedCall, changes: &[CallChange], roots: &[PathBuf]
     let subject = Some(subject).filter(|subject| !subject.is_empty());
     let tool = shown_line(call.tool());
     let head = std::iter::once(tool).chain(subject).collect::<Vec<_>>().join(" ");
-    let first = std::iter::once(head).chain(ended).chain(undone).collect::<Vec<_>>().join("  ");
-    let mut lines = vec![first];
+    let marks = ended.into_iter().chain(undone).collect();
+    let mut lines = Vec::new();
     // A repository is one line: the user knows what git writes there.
     let is_of_git = |change: &&&CallChange| change.path.iter().any(|name| name == ".git");
     let (of_git, files): (Vec<&CallChange>, Vec<&CallChange>) =
@@ -122,7 +131,7 @@ pub(super) fn lines(call: &LoggedCall, changes: &[CallChange], roots: &[PathBuf]
         [one] => lines.push(one.file.words()),
         several => lines.push(format!(".git ({} files)", several.len())),
     }
-    lines
+    EntryLines { head, marks, lines }
 }
 
 /// Returns how a call ended in words, unless it succeeded.
