@@ -213,7 +213,7 @@ fn paths(cache: &Path, locked: &Locked) -> Vec<PathBuf> {
             let index = fs::read_dir(cache.join("registry/index"));
             let index = index.into_iter().flatten().filter_map(Result::ok);
             let names: Vec<_> = index.map(|entry| entry.file_name()).take(MAX_REGISTRIES).collect();
-            // The only one stands in for crates.io, as a mirror does.
+            // The only one is crates.io or its mirror.
             let is_alone = names.len() == 1;
             let is_known = |name: &OsString| name.as_bytes().starts_with(b"index.crates.io-");
             for name in names.into_iter().filter(|name| is_alone || is_known(name)) {

@@ -476,7 +476,7 @@ fn floor(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
         let words = done.findings.exhausted.unwrap_or_default();
         that(words.contains("the command was ended: ") == is_ended, || told.clone())?;
         that(words.contains("on the disk of ") == is_ended, || told)?;
-        // One that is too quick is told, and one that takes nothing is not ended where another filled the disk.
+        // The reply of a quick one says so, and one that takes nothing is not ended where another filled the disk.
         place.sh("rm -f big more");
         let quick = place.sh("head -c 24M /dev/zero >big");
         let words = quick.findings.exhausted.unwrap_or_default();
