@@ -177,7 +177,7 @@ fn serve_next(
         Some((refusal, number)) => Report::Failed(refusal, number),
         None => {
             let findings = handler.as_ref().map(NotifyHandler::findings).unwrap_or_default();
-            let findings = Findings { exhausted, ..findings };
+            let findings = Findings { exhausted: exhausted.map(Box::new), ..findings };
             let cwd = where_it_was();
             let Rest { n_killed: n_left, is_left, .. } = rest;
             Report::Ended { end, out_of_time, n_left, is_left, cwd, findings }

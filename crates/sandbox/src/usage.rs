@@ -112,12 +112,12 @@ struct Shared {
     disks: Arc<[Disk]>,
     /// The free space of each disk before the command.
     free_before: Vec<u64>,
-    state: Mutex<Looked>,
+    state: Mutex<UsageState>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Looked {
+struct UsageState {
     exhausted: Option<Exhausted>,
     /// Whether the command holds half of its bound.
     is_near: bool,

@@ -231,7 +231,7 @@ pub(super) struct Findings {
     /// Whether the undo log has all that it changed.
     pub(super) has_all_changes: bool,
     /// What it used too much of, if it did.
-    pub(super) exhausted: Option<Exhausted>,
+    pub(super) exhausted: Option<Box<Exhausted>>,
 }
 
 /// An access that was refused to a command.
