@@ -294,16 +294,20 @@ const PLANTS: &[Plant] = &[
     Plant { content: "unlocked", is_locked: false, script: "printf unlocked >$P", lasts: false },
 ];
 
-/// Files that a command plants for cargo, beneath `registry`, with their contents. The lockfile names `a` and `b` of 1.0.0.
+/// Files that a command plants for cargo, beneath `registry`, with their contents. The lockfile names `a` and `b` of 1.0.0,
+/// and `c` of another registry.
 const CRATES: &[(&str, &str, bool)] = &[
-    ("cache/known-0123456789abcdef/a-1.0.0.crate", "crate a", true),
-    ("cache/known-0123456789abcdef/b-1.0.0.crate", "poison", false),
-    ("cache/known-0123456789abcdef/a-1.0.1.crate", "crate a", false),
+    ("cache/index.crates.io-0123456789abcdef/a-1.0.0.crate", "crate a", true),
+    ("cache/index.crates.io-0123456789abcdef/b-1.0.0.crate", "poison", false),
+    ("cache/index.crates.io-0123456789abcdef/a-1.0.1.crate", "crate a", false),
     ("cache/other-0123456789abcdef/a-1.0.0.crate", "crate a", false),
+    // Of another registry, whose crates have the same names.
+    ("cache/private.example-0123456789abcdef/a-1.0.0.crate", "crate a", false),
+    ("cache/private.example-0123456789abcdef/c-1.0.0.crate", "crate c", false),
     ("cache/a-1.0.0.crate", "crate a", false),
-    ("index/known-0123456789abcdef/.cache/1/a", "entry", false),
-    ("index/known-0123456789abcdef/config.json", "{}", false),
-    ("src/known-0123456789abcdef/a-1.0.0/lib.rs", "crate a", false),
+    ("index/index.crates.io-0123456789abcdef/.cache/1/a", "entry", false),
+    ("index/index.crates.io-0123456789abcdef/config.json", "{}", false),
+    ("src/index.crates.io-0123456789abcdef/a-1.0.0/lib.rs", "crate a", false),
 ];
 
 /// The size of a download that is too large, in bytes.
@@ -330,8 +334,9 @@ fn what_no_lockfile_verifies_ends_with_its_session() {
     let place = Place::seen_by_commands();
     let sessions = Sessions { place: &place, more: Vec::new() };
     fs::create_dir(place.home.join(".npm")).unwrap();
-    let index = place.home.join(".cargo/registry/index/known-0123456789abcdef");
-    fs::create_dir_all(index).unwrap();
+    for registry in ["index.crates.io-0123456789abcdef", "private.example-0123456789abcdef"] {
+        fs::create_dir_all(place.home.join(".cargo/registry/index").join(registry)).unwrap();
+    }
     if !can_run("what_no_lockfile_verifies_ends_with_its_session", "sh", &sessions) {
         return;
     }
@@ -369,9 +374,17 @@ fn what_no_lockfile_verifies_ends_with_its_session() {
         }
         all.insert(path);
     }
-    let crates = [("a", "crate a"), ("b", "crate b")].map(|(name, content)| {
+    let crates = [
+        ("a", "crate a", "https://github.com/rust-lang/crates.io-index"),
+        ("b", "crate b", "https://github.com/rust-lang/crates.io-index"),
+        ("c", "crate c", "https://private.example/index"),
+    ];
+    let crates = crates.map(|(name, content, registry)| {
         let hash = hex(&Sha256::digest(content));
-        format!("[[package]]\nname = \"{name}\"\nversion = \"1.0.0\"\nchecksum = \"{hash}\"\n\n")
+        format!(
+            "[[package]]\nname = \"{name}\"\nversion = \"1.0.0\"\nsource = \"registry+{registry}\"\n\
+             checksum = \"{hash}\"\n\n"
+        )
     });
     fs::write(place.root.join("Cargo.lock"), crates.concat()).unwrap();
     let lockfile = place.root.join("package-lock.json");
