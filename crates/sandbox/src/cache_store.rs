@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, openat};
+use rustix::io::Errno;
 use sha2::{Digest, Sha256, Sha512};
 
 use super::lockfiles::{self, Locked};
@@ -169,8 +170,10 @@ impl CacheStore {
         loop {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(lock),
-                Err(errno) if until <= Instant::now() => return Err(errno.into()),
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(errno) => return Err(errno.into()),
             }
         }
     }

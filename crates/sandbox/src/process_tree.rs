@@ -233,7 +233,9 @@ fn has_not_ended(child: Pid) -> bool {
 /// Counts the threads of a user, which the kernel compares with its process limit.
 pub(super) fn n_threads_of(user: u32) -> u64 {
     let of = |pid: i32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        // The name of a process is any bytes.
+        let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+        let status = String::from_utf8_lossy(&status);
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse::<u64>().ok()

@@ -170,7 +170,10 @@ fn serve_next(
     };
     let CommandEnd { end, was_told, out_of_time, exhausted } = watch.until_the_end();
     let was_stopped = out_of_time || exhausted.is_some();
-    let exhausted = exhausted.or_else(|| watch.usage.take().and_then(Usage::end));
+    // One that ended by itself meanwhile was not ended for that.
+    let exhausted = exhausted.filter(|_| end == End::Signal(Signal::KILL.as_raw()));
+    let exhausted =
+        watch.usage.take().and_then(Usage::end).filter(|_| exhausted.is_none()).or(exhausted);
     let rest = end_the_rest(killer, urgency, Some(pid));
     urgency.lower();
     let report = match failure {
@@ -264,10 +267,12 @@ impl Watch<'_> {
                 Urgency::Fixed | Urgency::Raised if pauses => PAUSE,
                 Urgency::Fixed | Urgency::Raised => REAP,
             };
-            let until_look = self.usage.as_ref().map_or(wait, Usage::due_in);
+            let looks = self.usage.as_ref().filter(|_| exhausted.is_none());
+            let until_look = looks.map_or(wait, Usage::due_in);
             let time = until_next.map_or(wait, |time| time.min(wait)).min(until_look);
             let awake_at = Instant::now() + time;
-            let told = self.sleep(time, listening, !pauses && !must_hold_back);
+            let wanted = (listening, !pauses && !must_hold_back);
+            let told = self.sleep(time, wanted, exhausted.is_some());
             // A supervisor that has used up its share of a processor wakes late.
             let is_late = awake_at + LATE < Instant::now();
             max_reaped =
@@ -277,9 +282,9 @@ impl Watch<'_> {
                 must_hold_back = self.killer.terminate();
                 kill_at.get_or_insert(Instant::now() + self.grace);
             }
-            if let Some(much) = self.usage.as_mut().and_then(Usage::look) {
-                (exhausted, self.usage) = (Some(much), None);
-                kill_at = Some(Instant::now());
+            if exhausted.is_none() {
+                exhausted = self.usage.as_mut().and_then(Usage::look);
+                kill_at = if exhausted.is_some() { Some(Instant::now()) } else { kill_at };
             }
             if kill_at.is_some_and(|at| at <= Instant::now()) {
                 must_hold_back = self.killer.kill(Some(self.pid));
@@ -316,24 +321,32 @@ impl Watch<'_> {
 
     /// Sleeps until the command ends, sinew sends a message, a child ends (if `for_children`) or the time is
     /// over. Returns whether there is a message.
-    fn sleep(&mut self, time: Duration, listening: bool, for_children: bool) -> bool {
+    fn sleep(
+        &mut self,
+        time: Duration,
+        (listening, for_children): (bool, bool),
+        is_exhausted: bool,
+    ) -> bool {
         let wanted = |is_wanted| if is_wanted { PollFlags::IN } else { PollFlags::empty() };
-        let mut watched = [
+        let mut watched = vec![
             PollFd::new(self.handle, PollFlags::IN),
             PollFd::new(self.children, wanted(for_children)),
-            PollFd::new(self.line, wanted(listening)),
         ];
-        let n = if listening { 3 } else { 2 };
+        // A closed socket is always ready.
+        watched.extend(listening.then(|| PollFd::new(self.line, PollFlags::IN)));
+        let signal = self.usage.as_ref().and_then(Usage::signal).filter(|_| !is_exhausted);
+        watched.extend(signal.map(|signal| PollFd::new(signal, PollFlags::IN)));
         let time = Timespec::try_from(time).ok();
-        let _ = poll(watched.get_mut(..n).unwrap_or_default(), time.as_ref());
-        let [command, children, line] = watched;
-        if command.revents().is_empty() {
+        let _ = poll(&mut watched, time.as_ref());
+        let is_ready = |at: usize| watched.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        let (command, children, line) = (is_ready(0), is_ready(1), listening && is_ready(2));
+        if !command {
             self.urgency.raise();
         }
-        if !children.revents().is_empty() {
+        if children {
             self.forget_signals();
         }
-        listening && !line.revents().is_empty()
+        line
     }
 
     /// Reads pending SIGCHLD signals, which the kernel merges into one.

@@ -6,12 +6,16 @@
 //! It starts after a quarter of a second, so most commands never have one.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
+use std::collections::HashMap;
 use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{stat, statfs};
 use rustix::process::Pid;
 use rustix::system::sysinfo;
@@ -22,12 +26,19 @@ use super::process_tree::ProcessTree;
 
 /// The time before the first look, and between two.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The time between two looks at a command that holds half of its bound.
+/// The time between two looks at a command that holds half of its bound, or where a disk has little more than its floor.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
-/// A look at many processes takes long. It may take one part in so many of the time.
+/// A look at many processes takes long. It may take one part in so many of the time, if that makes no longer pause.
 const SHARE: u32 = 20;
-/// How long the parts of processes in shared pages are added up. Of the rest all shared pages count.
-const PROPORTIONAL: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// How many looks in a row must show too much memory, and the time between them: a process that starts another shares its
+/// pages with it for a moment, in which they count twice.
+const CONFIRMED: u32 = 6;
+const CONFIRM_PAUSE: Duration = Duration::from_millis(10);
+/// How long one look adds up the parts of processes in shared pages; the next one continues with the others.
+const PROPORTIONAL: Duration = Duration::from_millis(500);
+/// How many looks may go by until all parts are known. Then all shared pages count for the others.
+const MAX_INCOMPLETE: u32 = 60;
 /// Which part of a floor a command may take where less than the floor was free before it.
 const SLACK: u64 = 32;
 /// Which part of the machine's memory a command may hold by default: the rest keeps the machine usable.
@@ -102,8 +113,17 @@ pub(super) fn free(disks: &[Disk]) -> Vec<u64> {
 /// The usage of one command.
 pub(super) struct Usage {
     shared: Arc<Shared>,
+    looks: Looks,
     start_at: Instant,
-    has_started: bool,
+}
+
+/// Who looks at a command.
+enum Looks {
+    None,
+    /// A thread, which makes this eventfd readable when it found something.
+    Thread(OwnedFd),
+    /// The supervisor: the command has taken what a thread needs.
+    Supervisor(Box<HeldMemory>, Instant),
 }
 
 /// What a supervisor and its watching thread share.
@@ -119,8 +139,6 @@ struct Shared {
 #[derive(Default)]
 struct UsageState {
     exhausted: Option<Exhausted>,
-    /// Whether the command holds half of its bound.
-    is_near: bool,
     has_ended: bool,
 }
 
@@ -129,58 +147,79 @@ impl Usage {
     pub(super) fn begin(limits: UsageLimits, disks: Arc<[Disk]>, free_before: Vec<u64>) -> Self {
         let state = Mutex::default();
         let shared = Shared { limits, disks, free_before, state, ended: Condvar::new() };
-        Self { shared: Arc::new(shared), start_at: Instant::now() + PAUSE, has_started: false }
+        Self { shared: Arc::new(shared), looks: Looks::None, start_at: Instant::now() + PAUSE }
     }
 
     /// Returns how long the supervisor may sleep.
     pub(super) fn due_in(&self) -> Duration {
-        match self.has_started {
-            false => self.start_at.saturating_duration_since(Instant::now()),
-            true if lock(&self.shared.state).is_near => SHORT_PAUSE,
-            true => Duration::MAX,
+        match self.looks {
+            Looks::None => self.start_at.saturating_duration_since(Instant::now()),
+            Looks::Thread(_) => Duration::MAX,
+            Looks::Supervisor(_, next) => next.saturating_duration_since(Instant::now()),
+        }
+    }
+
+    /// Returns an fd that becomes readable when there is something to [`look`](Self::look) at.
+    pub(super) fn signal(&self) -> Option<&OwnedFd> {
+        match &self.looks {
+            Looks::Thread(signal) => Some(signal),
+            Looks::None | Looks::Supervisor(..) => None,
         }
     }
 
     /// Returns what the command used too much of, once. Starts to look when that is due.
     pub(super) fn look(&mut self) -> Option<Exhausted> {
-        if !self.has_started && self.start_at <= Instant::now() {
-            self.has_started = true;
-            let shared = Arc::clone(&self.shared);
-            // Without a thread the command has no bounds but those of its processes.
-            let _ =
-                thread::Builder::new().name(String::from("usage")).spawn(move || shared.watch());
+        match &mut self.looks {
+            Looks::None if self.start_at <= Instant::now() => {
+                self.looks = self.start().unwrap_or_else(|_| {
+                    Looks::Supervisor(
+                        Box::new(HeldMemory::new(&self.shared.limits)),
+                        Instant::now(),
+                    )
+                });
+                None
+            }
+            Looks::Supervisor(memory, next) if *next <= Instant::now() => {
+                let (exhausted, pause) = self.shared.look(memory);
+                *next = Instant::now() + pause;
+                exhausted
+            }
+            Looks::Thread(_) => lock(&self.shared.state).exhausted.take(),
+            Looks::None | Looks::Supervisor(..) => None,
         }
-        lock(&self.shared.state).exhausted.take()
+    }
+
+    fn start(&self) -> io::Result<Looks> {
+        let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (shared, signals) = (Arc::clone(&self.shared), signal.try_clone()?);
+        let watch = move || shared.watch(&signals);
+        thread::Builder::new().name(String::from("usage")).spawn(watch)?;
+        Ok(Looks::Thread(signal))
     }
 
     /// Ends the looks, since the command has ended. Returns whether it left too little space.
     pub(super) fn end(self) -> Option<Exhausted> {
         lock(&self.shared.state).has_ended = true;
         self.shared.ended.notify_one();
-        let (disk, free) = self.shared.too_full()?;
-        Some(Exhausted::DiskAfter(disk.dir.clone(), free, disk.floor))
+        match self.shared.fullest() {
+            Some((disk, free)) if free < disk.floor => {
+                Some(Exhausted::DiskAfter(disk.dir.clone(), free, disk.floor))
+            }
+            _ => None,
+        }
     }
 }
 
 impl Shared {
-    fn watch(&self) {
-        let mut tree = ProcessTree::new();
-        let at_most = self.limits.memory_bytes.unwrap_or_else(default_bound);
+    fn watch(&self, signal: &OwnedFd) {
+        let mut memory = HeldMemory::new(&self.limits);
         loop {
-            let began = Instant::now();
-            let held = memory(&mut tree, at_most);
-            let exhausted = match at_most < held {
-                true => Some(Exhausted::Memory(held, at_most)),
-                false => self
-                    .too_full()
-                    .map(|(disk, free)| Exhausted::Disk(disk.dir.clone(), free, disk.floor)),
-            };
-            let is_near = at_most / 2 < held;
-            let pause = if is_near { SHORT_PAUSE } else { PAUSE }.max(began.elapsed() * SHARE);
+            let (exhausted, pause) = self.look(&mut memory);
             let mut state = lock(&self.state);
-            state.is_near = is_near;
             if exhausted.is_some() {
                 state.exhausted = exhausted;
+                drop(state);
+                let _ = rustix::io::write(signal, &1_u64.to_ne_bytes());
                 return;
             }
             let wait = self.ended.wait_timeout_while(state, pause, |state| !state.has_ended);
@@ -190,13 +229,87 @@ impl Shared {
         }
     }
 
-    /// Returns a disk with less free space than its floor, if the command took some of it.
-    fn too_full(&self) -> Option<(&Disk, u64)> {
-        self.disks.iter().zip(&self.free_before).find_map(|(disk, before)| {
+    /// Returns what the command uses too much of, and the time until the next look.
+    fn look(&self, memory: &mut HeldMemory) -> (Option<Exhausted>, Duration) {
+        let began = Instant::now();
+        let fullest = self.fullest();
+        if let Some((disk, free)) = fullest.filter(|(disk, free)| *free < disk.floor) {
+            return (Some(Exhausted::Disk(disk.dir.clone(), free, disk.floor)), PAUSE);
+        }
+        let held = memory.look();
+        if memory.at_most < held {
+            memory.n_over += 1;
+            let is_confirmed = CONFIRMED <= memory.n_over;
+            let exhausted = is_confirmed.then_some(Exhausted::Memory(held, memory.at_most));
+            return (exhausted, CONFIRM_PAUSE);
+        }
+        memory.n_over = 0;
+        let is_near = memory.at_most / 2 < held || fullest.is_some();
+        let pause = if is_near { SHORT_PAUSE } else { PAUSE };
+        (None, pause.max(began.elapsed() * SHARE).min(MAX_PAUSE))
+    }
+
+    /// Returns a disk of which the command took space and that has less than twice its floor, with its free space.
+    fn fullest(&self) -> Option<(&Disk, u64)> {
+        let taken = self.disks.iter().zip(&self.free_before).filter_map(|(disk, before)| {
             let free = free_at(&disk.dir)?;
             let took = before.saturating_sub(free);
-            (free < disk.floor && disk.floor / SLACK < took).then_some((disk, free))
-        })
+            (free / 2 < disk.floor && disk.floor / SLACK < took).then_some((disk, free))
+        });
+        taken.min_by_key(|(disk, free)| free.saturating_sub(disk.floor))
+    }
+}
+
+/// The memory of the processes of a command.
+struct HeldMemory {
+    tree: ProcessTree,
+    /// The most that they may hold, in bytes.
+    at_most: u64,
+    /// How many looks in a row have shown more.
+    n_over: u32,
+    /// What processes hold with their parts of shared pages, as an earlier look found it, while not all are known.
+    parts: HashMap<Pid, u64>,
+    n_incomplete: u32,
+}
+
+impl HeldMemory {
+    fn new(limits: &UsageLimits) -> Self {
+        Self {
+            tree: ProcessTree::new(),
+            at_most: limits.memory_bytes.unwrap_or_else(default_bound),
+            n_over: 0,
+            parts: HashMap::new(),
+            n_incomplete: 0,
+        }
+    }
+
+    /// Returns what the processes hold, in bytes; at most the bound can be with all shared pages counted for each process
+    /// that has them, or while it is not known.
+    fn look(&mut self) -> u64 {
+        let below = self.tree.below();
+        let of_each: Vec<_> = below.iter().filter_map(|pid| Some((*pid, own(*pid)?))).collect();
+        let sum: u64 = of_each.iter().map(|(_, held)| held).sum();
+        if sum <= self.at_most {
+            (self.n_incomplete, self.parts) = (0, HashMap::new());
+            return sum;
+        }
+        let until = Instant::now() + PROPORTIONAL;
+        for (pid, held) in &of_each {
+            if until <= Instant::now() {
+                break;
+            }
+            if !self.parts.contains_key(pid) {
+                self.parts.insert(*pid, proportional(*pid).unwrap_or(*held));
+            }
+        }
+        let part = |(pid, held): &(Pid, u64)| self.parts.get(pid).map_or(*held, |part| *part);
+        let total = of_each.iter().map(part).sum();
+        if of_each.iter().all(|(pid, _)| self.parts.contains_key(pid)) {
+            (self.n_incomplete, self.parts) = (0, HashMap::new());
+            return total;
+        }
+        self.n_incomplete += 1;
+        if self.n_incomplete < MAX_INCOMPLETE { self.at_most } else { total }
     }
 }
 
@@ -217,24 +330,11 @@ fn default_bound() -> u64 {
     own.unwrap_or(u64::MAX).min(machine) / of * part
 }
 
-/// Returns the memory that the processes below this one hold, in bytes; at most so much can be with all shared pages counted
-/// for each process that has them.
-fn memory(tree: &mut ProcessTree, at_most: u64) -> u64 {
-    let below = tree.below();
-    let of_each: Vec<_> = below.iter().filter_map(|pid| Some((*pid, own(*pid)?))).collect();
-    let sum: u64 = of_each.iter().map(|(_, held)| held).sum();
-    if sum <= at_most {
-        return sum;
-    }
-    let until = Instant::now() + PROPORTIONAL;
-    let part = |pid: Pid| (Instant::now() < until).then(|| proportional(pid)).flatten();
-    of_each.iter().map(|(pid, held)| part(*pid).unwrap_or(*held)).sum()
-}
-
-/// Returns the memory of a process without pages of files, in bytes: its own and shared pages, in memory or swapped out.
+/// Returns the memory of a process without pages of files, in bytes: its own and shared pages, in memory or swapped out,
+/// and the tables for them.
 fn own(pid: Pid) -> Option<u64> {
     let process = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
-    let fields = ["RssAnon:", "RssShmem:", "VmSwap:"];
+    let fields = ["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:"];
     // A thread that ended before the others has none.
     sum_of(&process.join("status"), &fields).or_else(|| {
         let threads = fs::read_dir(process.join("task")).ok()?.filter_map(Result::ok);
@@ -250,7 +350,8 @@ fn proportional(pid: Pid) -> Option<u64> {
 
 /// Returns the sum of fields of a file of the kernel, in bytes; nothing without the first of them.
 fn sum_of(file: &Path, fields: &[&str]) -> Option<u64> {
-    let text = fs::read_to_string(file).ok()?;
+    // The name of a process is any bytes.
+    let text = String::from_utf8_lossy(&fs::read(file).ok()?).into_owned();
     let of = |field: &&str| {
         let line = text.lines().find_map(|line| line.strip_prefix(field))?;
         number(line.split_whitespace().next()?)

@@ -90,6 +90,7 @@ pub(crate) fn tail(spinner: ProgressBar) -> Progress {
         // The progress line of another call has none yet.
         if spinner.prefix().is_empty() {
             lines.clear();
+            held.0.clear();
         }
         let text = held.push(bytes);
         if text.is_empty() {
@@ -129,11 +130,7 @@ mod tests {
         tail.output(b"1\n2\n3\n4\x1b[2J\nunfinished");
         assert_eq!(spinner.prefix(), "\n  2\n  3\n  4");
         spinner.set_prefix("");
-        tail.output(b"\nnext\n");
-        assert_eq!(
-            spinner.prefix(),
-            "\n  unfinished\n  next",
-            "of another call, without what came before"
-        );
+        tail.output(b"next\n");
+        assert_eq!(spinner.prefix(), "\n  next", "of another call, without what came before");
     }
 }

@@ -429,27 +429,45 @@ fn full_disk(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
     that(place.sh("echo on >file; cat file").exit == Exit::Code(0), || String::from("the next"))
 }
 
-/// Ends a command whose processes hold too much together, though none holds that alone, and leaves others.
+/// Ends a command whose processes hold too much together, though none holds that alone and some hide it, and leaves others.
+/// In a text, `WAIT` is the time that it holds the memory.
 fn memory(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
-    const HOLD: &str =
-        "for n in 1 2 3 4; do perl -e '$x = \"x\" x (32 << 20); sleep 2' & done; wait; echo all";
-    // A process that no other may look into, one whose first thread has ended, and one that was forked with its pages.
-    const HIDDEN: &str = "python3 -c 'import ctypes, time; ctypes.CDLL(None).prctl(4, 0); x = b\"x\" * (160 << 20); time.sleep(2)'; echo all";
-    const HEADLESS: &str = "python3 -c 'import ctypes, threading, time\ndef hold():\n x = b\"x\" * (160 << 20); time.sleep(2)\n\
-        threading.Thread(target=hold).start(); ctypes.CDLL(None).pthread_exit(None)'; echo all";
+    const HOLD: &str = r#"for n in 1 2 3 4; do perl -e '$x = "x" x (32 << 20); sleep WAIT' & done; wait; echo all"#;
+    // The name of a process is any bytes.
+    const NAMED: &str = r#"perl -e '$0 = "\xff\xfe"; $x = "x" x (80 << 20); sleep WAIT'; echo all"#;
+    // Fork shares the pages.
     const FORKED: &str =
-        "perl -e '$x = \"x\" x (30 << 20); fork; fork; sleep 1'; sleep 1; echo all";
-    let cases = [(HOLD, 100, true), (HOLD, 400, false), (FORKED, 100, false)];
-    let by_python = [(HIDDEN, 100, true), (HEADLESS, 100, true), (HIDDEN, 400, false)];
-    let has_python = Path::new("/usr/bin/python3").exists();
-    if !has_python {
-        println!("SKIPPED: no python3, so no process hides its memory");
+        r#"perl -e '$x = "x" x (30 << 20); fork; fork; sleep 1'; sleep 1; echo all"#;
+    // No process is left to look.
+    const CROWDED: &str = r#"perl -e 'for (1..600) { $p = fork; last unless defined $p; if (!$p) { sleep 30; exit } }
+        $x = "x" x (80 << 20); sleep WAIT'; echo all"#;
+    const HIDDEN: &str = "python3 -c 'import ctypes, time; ctypes.CDLL(None).prctl(4, 0); \
+        x = b\"x\" * (160 << 20); time.sleep(WAIT)'; echo all";
+    const HEADLESS: &str = "python3 -c 'import ctypes, threading, time\ndef hold():\n \
+        x = b\"x\" * (160 << 20); time.sleep(WAIT)\n\
+        threading.Thread(target=hold).start(); ctypes.CDLL(None).pthread_exit(None)'; echo all";
+    // While a process starts another, both have its pages.
+    const SPAWNING: &str = "python3 -c 'import subprocess\nx = b\"x\" * (60 << 20)\n\
+        for n in range(500): subprocess.run([\"true\"])'; echo all";
+    let mut cases =
+        vec![(HOLD, 100, true), (HOLD, 400, false), (NAMED, 100, true), (FORKED, 100, false)];
+    if level == SandboxLevel::Namespaces {
+        // Elsewhere the user's other processes would have none either.
+        cases.push((CROWDED, 100, true));
     }
-    for (text, mib, is_ended) in
-        cases.into_iter().chain(by_python.into_iter().filter(|_| has_python))
-    {
+    match Path::new("/usr/bin/python3").exists() {
+        true => cases.extend([
+            (HIDDEN, 100, true),
+            (HEADLESS, 100, true),
+            (HIDDEN, 400, false),
+            (SPAWNING, 100, false),
+        ]),
+        false => println!("SKIPPED: no python3, so no process hides its memory or spawns"),
+    }
+    for (text, mib, is_ended) in cases {
         let usage = UsageLimits { memory_bytes: Some(mib << 20), ..UsageLimits::default() };
-        let done = Place::limited(helper, level, usage).sh(text);
+        let text = text.replace("WAIT", if is_ended { "30" } else { "1" });
+        let done = Place::limited(helper, level, usage).run(&text, Duration::from_secs(60))?;
         let output = String::from_utf8_lossy(&done.merged.head).into_owned();
         let told = format!("{text} {:?} {:?} {output}", done.exit, done.findings.exhausted);
         that(output.contains("all") != is_ended, || told.clone())?;

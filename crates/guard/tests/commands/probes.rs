@@ -465,11 +465,11 @@ from the processes that the user has when the session starts, and all later ones
 
 A command that uses too much is ended, and the reply says of what. Its processes together hold at most
 `run.max_command_memory_mib` of memory, by default seven eighths of that of the machine or container: their own pages
-and their part of shared ones, swapped out or not. Not counted are cached files, page tables, and memory that no process has
-mapped, such as files in `/dev/shm` (on namespaces a quarter of the memory, with `/run` a twentieth) and what a
+and their part of shared ones, swapped out or not. Not counted are cached files and shared memory whose pages no process
+has in its memory now, such as files in `/dev/shm` (on namespaces a quarter of the memory, with `/run` a twentieth) and what a
 `memfd` holds. And it leaves `run.min_free_disk_mib` (512 MiB) free on the disks of the roots and of temporary
-files, or half of what was free when its session began. sinew looks four times a second, first after a quarter of one, and more
-often at a command that holds half of its bound. A command that ends before may have filled a disk; then the reply says so. One that runs
+files, or half of what was free when its session began. sinew looks four times a second, first after a quarter of one, more
+often at a command that holds half of its bound, and once a second at one with very many processes. A command that ends before may have filled a disk; then the reply says so. One that runs
 while another program fills a disk is ended too if it began before. Disks of other machines (NFS, SMB, FUSE and the like) do not count,
 since they may not answer, and MCP servers have no such bounds. Commands run with a niceness 5 above that of sinew and,
 when memory runs out, are ended before it (`oom_score_adj` 500).

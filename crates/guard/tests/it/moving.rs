@@ -153,7 +153,7 @@ fn two_file_systems_are_told() {
     let guard = Guard::open(sinew_guard::GuardSettings::new(roots)).unwrap();
     let to = other.path().join("file").display().to_string();
     let error = rename(&guard, "file", &to).unwrap_err();
-    assert!(error.message.contains("another file system"), "{error}");
+    assert!(error.message.contains("cannot cross file systems"), "{error}");
     assert_eq!(tree.read("file"), "x");
 }
 

@@ -278,7 +278,7 @@ fn the_reason_names_the_rule() {
         ("git push", "the rule `git push *` of a test denies it: people push"),
         (
             "git $X",
-            "a word of it is only known when it runs, and the rule `git push *` of a test may mean \
+            "a word of it is only known when it runs, and the rule `git push *` of a test may match \
              it: people push",
         ),
         (

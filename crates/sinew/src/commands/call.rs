@@ -154,9 +154,12 @@ async fn told(
 fn take_shown(reply: &mut Reply) {
     if let (Some(Block::Text { text }), Some(range)) =
         (reply.content.first_mut(), reply.meta.output_range.take())
-        && text.get(range.clone()).is_some()
     {
-        text.replace_range(range, "");
+        // The reply may have been cut.
+        let end = text.floor_char_boundary(range.end);
+        if text.get(range.start..end).is_some() {
+            text.replace_range(range.start..end, "");
+        }
     }
     reply.content.retain(|block| block.as_text() != Some(""));
 }
