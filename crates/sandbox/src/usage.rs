@@ -34,6 +34,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// How many looks in a row must show too much memory, and the time between them: a process that starts another shares its
 /// pages with it for a moment, in which they count twice.
 const CONFIRMED: u32 = 6;
+/// How many of the largest processes each of these looks reads anew.
+const N_CONFIRMED: usize = 8;
 const CONFIRM_PAUSE: Duration = Duration::from_millis(10);
 /// How long one look adds up the parts of processes in shared pages; the next one continues with the others.
 const PROPORTIONAL: Duration = Duration::from_millis(500);
@@ -236,7 +238,7 @@ impl Shared {
         if let Some((disk, free)) = fullest.filter(|(disk, free)| *free < disk.floor) {
             return (Some(Exhausted::Disk(disk.dir.clone(), free, disk.floor)), PAUSE);
         }
-        let held = memory.look();
+        let Some(held) = memory.look() else { return (None, SHORT_PAUSE) };
         if memory.at_most < held {
             memory.n_over += 1;
             let is_confirmed = CONFIRMED <= memory.n_over;
@@ -283,33 +285,42 @@ impl HeldMemory {
         }
     }
 
-    /// Returns what the processes hold, in bytes; at most the bound can be with all shared pages counted for each process
-    /// that has them, or while it is not known.
-    fn look(&mut self) -> u64 {
+    /// Returns what the processes hold, in bytes; nothing while that is not known. At most the bound can be with all shared
+    /// pages counted for each process that has them.
+    fn look(&mut self) -> Option<u64> {
         let below = self.tree.below();
-        let of_each: Vec<_> = below.iter().filter_map(|pid| Some((*pid, own(*pid)?))).collect();
+        let mut of_each: Vec<_> = below.iter().filter_map(|pid| Some((*pid, own(*pid)?))).collect();
         let sum: u64 = of_each.iter().map(|(_, held)| held).sum();
         if sum <= self.at_most {
             (self.n_incomplete, self.parts) = (0, HashMap::new());
-            return sum;
+            return Some(sum);
+        }
+        of_each.sort_unstable_by_key(|(_, held)| std::cmp::Reverse(*held));
+        if 0 < self.n_over {
+            // The largest decide whether it was for a moment.
+            for (pid, _) in of_each.iter().take(N_CONFIRMED) {
+                self.parts.remove(pid);
+            }
         }
         let until = Instant::now() + PROPORTIONAL;
         for (pid, held) in &of_each {
-            if until <= Instant::now() {
-                break;
-            }
-            if !self.parts.contains_key(pid) {
+            if !self.parts.contains_key(pid) && Instant::now() < until {
                 self.parts.insert(*pid, proportional(*pid).unwrap_or(*held));
             }
         }
-        let part = |(pid, held): &(Pid, u64)| self.parts.get(pid).map_or(*held, |part| *part);
-        let total = of_each.iter().map(part).sum();
-        if of_each.iter().all(|(pid, _)| self.parts.contains_key(pid)) {
-            (self.n_incomplete, self.parts) = (0, HashMap::new());
-            return total;
+        let known = |(pid, _): &(Pid, u64)| self.parts.get(pid).copied();
+        let parts: u64 = of_each.iter().filter_map(known).sum();
+        let total: u64 = of_each.iter().map(|each| known(each).unwrap_or(each.1)).sum();
+        let is_complete = of_each.iter().all(|each| known(each).is_some());
+        if is_complete && total <= self.at_most {
+            self.parts = HashMap::new();
+        }
+        if is_complete || self.at_most < parts {
+            self.n_incomplete = 0;
+            return Some(total.max(parts));
         }
         self.n_incomplete += 1;
-        if self.n_incomplete < MAX_INCOMPLETE { self.at_most } else { total }
+        (MAX_INCOMPLETE <= self.n_incomplete).then_some(total)
     }
 }
 

@@ -109,7 +109,9 @@ pub mod approval {
 
 /// The states before changes, which undo and redo restore.
 pub mod checkpoint {
-    pub use sinew_guard::checkpoints::Larger;
+    pub use sinew_guard::checkpoints::{
+        Collected, Content, Entry, History, Larger, Listed, PathState, Query, Scope, Usage,
+    };
     pub use sinew_guard::{CheckpointError, CheckpointId, CheckpointSettings, Checkpoints};
     pub use sinew_tool::{
         CheckpointInfo, CheckpointQuery, LeftPath, NoCheckpoints, PathChange, Restore, RestoreAct,
