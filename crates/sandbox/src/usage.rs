@@ -310,16 +310,17 @@ impl HeldMemory {
         }
         let known = |(pid, _): &(Pid, u64)| self.parts.get(pid).copied();
         let parts: u64 = of_each.iter().filter_map(known).sum();
-        let total: u64 = of_each.iter().map(|each| known(each).unwrap_or(each.1)).sum();
-        let is_complete = of_each.iter().all(|each| known(each).is_some());
-        if is_complete && total <= self.at_most {
-            self.parts = HashMap::new();
-        }
-        if is_complete || self.at_most < parts {
+        // Some of them can be too much already.
+        if self.at_most < parts {
             self.n_incomplete = 0;
-            return Some(total.max(parts));
+            return Some(parts);
+        }
+        if of_each.iter().all(|each| known(each).is_some()) {
+            (self.n_incomplete, self.parts) = (0, HashMap::new());
+            return Some(parts);
         }
         self.n_incomplete += 1;
+        let total = of_each.iter().map(|each| known(each).unwrap_or(each.1)).sum();
         (MAX_INCOMPLETE <= self.n_incomplete).then_some(total)
     }
 }
