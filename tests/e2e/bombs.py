@@ -30,6 +30,8 @@ TIME_LIMIT = 1.5
 # Of a command that starts a few processes and then waits.
 SHORT_TIME_LIMIT = 0.7
 MAX_OVER = 2.0
+# A bound of memory that the machine exceeds and a bomb does not.
+LOW_MEMORY_MIB = 400
 NOBODY = 65_534
 LEVELS = ["namespaces", "bubblewrap", "landlock", "none"]
 ROUNDS = int(os.environ.get("SINEW_BOMB_ROUNDS", "0"))
@@ -153,8 +155,9 @@ def environment(home):
 class Place:
     """A root and a home of one user, and what the command line of sinew is there."""
 
-    def __init__(self, directory, level, user, missing=()):
+    def __init__(self, directory, level, user, missing=(), max_memory_mib=None):
         self.user = user
+        self.max_memory_mib = max_memory_mib
         self.missing = missing
         self.root, self.home = directory / "root", directory / "home"
         for made in (self.root, self.home):
@@ -171,7 +174,8 @@ class Place:
     def start(self, cgroup, text, time_limit):
         arguments = {"command": text, "timeout": int(time_limit * 1000)}
         config = self.home / ".config/sinew/config.toml"
-        config.write_text(f'[run]\nsandbox = "{self.level}"\nmax_processes = {MAX_PROCESSES}\n')
+        memory = "" if self.max_memory_mib is None else f"max_command_memory_mib = {self.max_memory_mib}\n"
+        config.write_text(f'[run]\nsandbox = "{self.level}"\nmax_processes = {MAX_PROCESSES}\n{memory}')
         def prepare():
             cgroup.join()
             kernel.take_away(self.missing)
@@ -245,6 +249,18 @@ def judge(seen, most):
     true(seen["peak"] <= most + OWN_PROCESSES, f"{seen['peak']} processes at once, of {most}")
     true(seen["over"] is not None, f"{seen['left']} processes are left 12 s after the time limit")
     true(seen["over"] <= MAX_OVER, f"the last process ended {seen['over']:.2f} s after the time limit")
+
+
+@contextlib.contextmanager
+def held_memory(mib):
+    """Has the machine hold this much memory."""
+    held = os.memfd_create("held")
+    try:
+        for _ in range(mib):
+            os.write(held, b"x" * (1 << 20))
+        yield
+    finally:
+        os.close(held)
 
 
 def works(place):
@@ -449,6 +465,11 @@ def body(directory):
                         raise Skip("commands reach the processes of their user on this level")
                     continue
                 run_and_judge(f"{level}, {who}", place, name, text)
+            if usable and level == "namespaces":
+                # Its processes must be looked at, since the machine holds more, and that must not delay the kill.
+                bounded = Place(directory / f"bounded-{who}", level, user, max_memory_mib=LOW_MEMORY_MIB)
+                with held_memory(LOW_MEMORY_MIB):
+                    run_and_judge(f"{level}, {who}, memory bounded", bounded, "double forks", BOMBS["double forks"])
     if not only or "none" in only:
         dead_session(directory)
     without(directory, only)

@@ -26,8 +26,6 @@ const PREPARED_BYTES: usize = 65_536;
 const MAX_GENERATIONS: u32 = 16;
 /// How many processes of one list are held at once: each needs an fd.
 const AT_ONCE: usize = 32;
-/// How long the processes below may be listed to look at them.
-const PASS: Duration = Duration::from_millis(500);
 /// The pause between two passes.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -90,20 +88,18 @@ impl ProcessTree {
         }
     }
 
-    /// Returns the processes below this one, as far as they are listed.
-    pub(super) fn below(&mut self) -> Vec<Pid> {
-        let until = Instant::now() + PASS;
-        let pass = Pass { signals: &[], of_all_threads: true, until };
-        let mut all = Vec::new();
+    /// Returns the children of this process, as far as they are listed.
+    pub(super) fn own_children(&mut self) -> Vec<Pid> {
+        let mut children = Vec::new();
         if let Some(threads) = &self.threads {
-            let _ = append_children(threads, &mut self.list, &mut all);
+            let _ = append_children(threads, &mut self.list, &mut children);
         }
-        let mut n_seen = 0;
-        while let Some(parent) = all.get(n_seen).copied().filter(|_| !pass.is_over()) {
-            n_seen += 1;
-            all.extend(self.children(parent, &pass));
-        }
-        all
+        children
+    }
+
+    /// Returns the children of all threads of a process, as far as they are listed.
+    pub(super) fn children_of(&mut self, parent: Pid) -> Vec<Pid> {
+        self.children(parent, true)
     }
 
     /// Signals each child of this process, then its descendants; returns whether a child still ran or the
@@ -138,7 +134,7 @@ impl ProcessTree {
         pass: &Pass<'_>,
         generations: u32,
     ) {
-        let listed = self.children(parent, pass);
+        let listed = self.children(parent, pass.of_all_threads);
         for some in listed.chunks(AT_ONCE) {
             if generations == 0 || pass.is_over() {
                 return;
@@ -146,7 +142,7 @@ impl ProcessTree {
             let open = |pid: &Pid| Some((*pid, pidfd_open(*pid, PidfdFlags::empty()).ok()?));
             let opened: Vec<_> = some.iter().filter_map(open).collect();
             // A PID may have been reused before it was opened.
-            let still = self.children(parent, pass);
+            let still = self.children(parent, pass.of_all_threads);
             if !pidfd.is_none_or(is_running) {
                 return;
             }
@@ -162,11 +158,11 @@ impl ProcessTree {
         }
     }
 
-    fn children(&mut self, of: Pid, pass: &Pass<'_>) -> Vec<Pid> {
+    fn children(&mut self, of: Pid, of_all_threads: bool) -> Vec<Pid> {
         let mut children = Vec::new();
         let Some(proc) = &self.proc else { return children };
         let of = of.as_raw_nonzero();
-        if pass.of_all_threads {
+        if of_all_threads {
             if let Some(threads) = open_directory(proc, &format!("{of}/task")) {
                 let _ = append_children(&threads, &mut self.list, &mut children);
             }

@@ -19,6 +19,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{stat, statfs};
 use rustix::process::Pid;
 use rustix::system::sysinfo;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use sinew_tool::sync::lock;
 
@@ -37,10 +38,13 @@ const CONFIRMED: u32 = 6;
 /// How many of the largest processes each of these looks reads anew.
 const N_CONFIRMED: usize = 8;
 const CONFIRM_PAUSE: Duration = Duration::from_millis(10);
-/// How long one look adds up the parts of processes in shared pages; the next one continues with the others.
-const PROPORTIONAL: Duration = Duration::from_millis(500);
-/// How many looks may go by until all parts are known. Then all shared pages count for the others.
-const MAX_INCOMPLETE: u32 = 60;
+/// The processor time after which a look at many processes takes a nap. A supervisor shares its processor with all sessions
+/// of the command, and what its looks use delays the kill: half a millisecond among 1,024 sessions on two processors by a
+/// quarter of a second.
+const SLICE: Duration = Duration::from_micros(500);
+const NAP: Duration = Duration::from_millis(1);
+/// How many times as long as it woke late a look pauses: then its supervisor has used up its share of the processor.
+const LATE_SHARE: u32 = 4;
 /// Which part of a floor a command may take where less than the floor was free before it.
 const SLACK: u64 = 32;
 /// Which part of the machine's memory a command may hold by default: the rest keeps the machine usable.
@@ -125,7 +129,7 @@ enum Looks {
     /// A thread, which makes this eventfd readable when it found something.
     Thread(OwnedFd),
     /// The supervisor: the command has taken what a thread needs.
-    Supervisor(Box<HeldMemory>, Instant),
+    Supervisor(Box<HeldMemory>),
 }
 
 /// What a supervisor and its watching thread share.
@@ -154,10 +158,10 @@ impl Usage {
 
     /// Returns how long the supervisor may sleep.
     pub(super) fn due_in(&self) -> Duration {
-        match self.looks {
+        match &self.looks {
             Looks::None => self.start_at.saturating_duration_since(Instant::now()),
             Looks::Thread(_) => Duration::MAX,
-            Looks::Supervisor(_, next) => next.saturating_duration_since(Instant::now()),
+            Looks::Supervisor(memory) => memory.due_at.saturating_duration_since(Instant::now()),
         }
     }
 
@@ -165,7 +169,7 @@ impl Usage {
     pub(super) fn signal(&self) -> Option<&OwnedFd> {
         match &self.looks {
             Looks::Thread(signal) => Some(signal),
-            Looks::None | Looks::Supervisor(..) => None,
+            Looks::None | Looks::Supervisor(_) => None,
         }
     }
 
@@ -174,20 +178,15 @@ impl Usage {
         match &mut self.looks {
             Looks::None if self.start_at <= Instant::now() => {
                 self.looks = self.start().unwrap_or_else(|_| {
-                    Looks::Supervisor(
-                        Box::new(HeldMemory::new(&self.shared.limits)),
-                        Instant::now(),
-                    )
+                    Looks::Supervisor(Box::new(HeldMemory::new(&self.shared.limits)))
                 });
                 None
             }
-            Looks::Supervisor(memory, next) if *next <= Instant::now() => {
-                let (exhausted, pause) = self.shared.look(memory);
-                *next = Instant::now() + pause;
-                exhausted
+            Looks::Supervisor(memory) if memory.due_at <= Instant::now() => {
+                self.shared.look(memory)
             }
             Looks::Thread(_) => lock(&self.shared.state).exhausted.take(),
-            Looks::None | Looks::Supervisor(..) => None,
+            Looks::None | Looks::Supervisor(_) => None,
         }
     }
 
@@ -216,7 +215,7 @@ impl Shared {
     fn watch(&self, signal: &OwnedFd) {
         let mut memory = HeldMemory::new(&self.limits);
         loop {
-            let (exhausted, pause) = self.look(&mut memory);
+            let exhausted = self.look(&mut memory);
             let mut state = lock(&self.state);
             if exhausted.is_some() {
                 state.exhausted = exhausted;
@@ -224,6 +223,7 @@ impl Shared {
                 let _ = rustix::io::write(signal, &1_u64.to_ne_bytes());
                 return;
             }
+            let pause = memory.due_at.saturating_duration_since(Instant::now());
             let wait = self.ended.wait_timeout_while(state, pause, |state| !state.has_ended);
             if wait.is_ok_and(|(state, _)| state.has_ended) {
                 return;
@@ -231,14 +231,22 @@ impl Shared {
         }
     }
 
+    /// Returns what the command uses too much of, and sets when the next look is due.
+    fn look(&self, memory: &mut HeldMemory) -> Option<Exhausted> {
+        let late = memory.due_at.elapsed();
+        let (exhausted, pause) = self.look_now(memory);
+        memory.due_at = Instant::now() + pause.max((late * LATE_SHARE).min(MAX_PAUSE));
+        exhausted
+    }
+
     /// Returns what the command uses too much of, and the time until the next look.
-    fn look(&self, memory: &mut HeldMemory) -> (Option<Exhausted>, Duration) {
-        let began = Instant::now();
+    fn look_now(&self, memory: &mut HeldMemory) -> (Option<Exhausted>, Duration) {
         let fullest = self.fullest();
         if let Some((disk, free)) = fullest.filter(|(disk, free)| *free < disk.floor) {
             return (Some(Exhausted::Disk(disk.dir.clone(), free, disk.floor)), PAUSE);
         }
-        let Some(held) = memory.look() else { return (None, SHORT_PAUSE) };
+        let began = memory.began();
+        let Some(held) = memory.look() else { return (None, NAP) };
         if memory.at_most < held {
             memory.n_over += 1;
             let is_confirmed = CONFIRMED <= memory.n_over;
@@ -269,9 +277,43 @@ struct HeldMemory {
     at_most: u64,
     /// How many looks in a row have shown more.
     n_over: u32,
-    /// What processes hold with their parts of shared pages, as an earlier look found it, while not all are known.
+    /// What processes hold with their parts of shared pages, as the looks found it that showed more.
     parts: HashMap<Pid, u64>,
-    n_incomplete: u32,
+    /// The look of which a part is done.
+    unfinished: Option<Look>,
+    due_at: Instant,
+}
+
+/// A look at each process of a command.
+struct Look {
+    began: Instant,
+    /// The processes found until now; the first `n_read` of them have been read.
+    found: Vec<Pid>,
+    n_read: usize,
+    /// What each holds with all shared pages, in bytes; the largest first once all have been read.
+    of_each: Vec<(Pid, u64)>,
+    is_sorted: bool,
+}
+
+/// The processor time that one part of a look may take.
+struct Slice {
+    until: Duration,
+}
+
+impl Slice {
+    fn begin() -> Self {
+        Self { until: processor_time() + SLICE }
+    }
+
+    fn is_over(&self) -> bool {
+        self.until <= processor_time()
+    }
+}
+
+/// Returns the processor time of this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 impl HeldMemory {
@@ -281,47 +323,80 @@ impl HeldMemory {
             at_most: limits.memory_bytes.unwrap_or_else(default_bound),
             n_over: 0,
             parts: HashMap::new(),
-            n_incomplete: 0,
+            unfinished: None,
+            due_at: Instant::now(),
         }
     }
 
-    /// Returns what the processes hold, in bytes; nothing while that is not known. At most the bound can be with all shared
-    /// pages counted for each process that has them.
+    /// Returns when the look began that is under way.
+    fn began(&self) -> Instant {
+        self.unfinished.as_ref().map_or_else(Instant::now, |look| look.began)
+    }
+
+    /// Returns what the processes hold, in bytes; nothing when a slice is over before that is known. At most the bound can
+    /// be more than they hold: with all shared pages counted for each process that has them, or all of the machine.
     fn look(&mut self) -> Option<u64> {
-        let below = self.tree.below();
-        let mut of_each: Vec<_> = below.iter().filter_map(|pid| Some((*pid, own(*pid)?))).collect();
-        let sum: u64 = of_each.iter().map(|(_, held)| held).sum();
-        if sum <= self.at_most {
-            (self.n_incomplete, self.parts) = (0, HashMap::new());
-            return Some(sum);
+        let mut look = match self.unfinished.take() {
+            Some(look) => look,
+            None => match of_all().filter(|of_all| *of_all <= self.at_most) {
+                Some(of_all) => {
+                    self.parts.clear();
+                    return Some(of_all);
+                }
+                None => Look::begin(&mut self.tree),
+            },
+        };
+        let held = self.continue_look(&mut look, &Slice::begin());
+        if held.is_none() {
+            self.unfinished = Some(look);
         }
-        of_each.sort_unstable_by_key(|(_, held)| std::cmp::Reverse(*held));
-        if 0 < self.n_over {
+        held
+    }
+
+    fn continue_look(&mut self, look: &mut Look, slice: &Slice) -> Option<u64> {
+        while let Some(pid) = look.found.get(look.n_read).copied() {
+            if slice.is_over() {
+                return None;
+            }
+            look.n_read += 1;
+            look.found.extend(self.tree.children_of(pid));
+            look.of_each.extend(own(pid).map(|held| (pid, held)));
+        }
+        if !look.is_sorted {
+            look.is_sorted = true;
+            let sum: u64 = look.of_each.iter().map(|(_, held)| held).sum();
+            if sum <= self.at_most {
+                self.parts.clear();
+                return Some(sum);
+            }
+            look.of_each.sort_unstable_by_key(|(_, held)| std::cmp::Reverse(*held));
             // The largest decide whether it was for a moment.
-            for (pid, _) in of_each.iter().take(N_CONFIRMED) {
+            for (pid, _) in look.of_each.iter().take(N_CONFIRMED) {
                 self.parts.remove(pid);
             }
         }
-        let until = Instant::now() + PROPORTIONAL;
-        for (pid, held) in &of_each {
-            if !self.parts.contains_key(pid) && Instant::now() < until {
-                self.parts.insert(*pid, proportional(*pid).unwrap_or(*held));
+        let mut sum = 0_u64;
+        for (pid, _) in &look.of_each {
+            if !self.parts.contains_key(pid) && slice.is_over() {
+                return None;
+            }
+            // Some processes hide it, and some have ended since.
+            let part = || proportional(*pid).or_else(|| own(*pid)).unwrap_or_default();
+            sum = sum.saturating_add(*self.parts.entry(*pid).or_insert_with(part));
+            // Some of them can hold too much already.
+            if self.at_most < sum {
+                return Some(sum);
             }
         }
-        let known = |(pid, _): &(Pid, u64)| self.parts.get(pid).copied();
-        let parts: u64 = of_each.iter().filter_map(known).sum();
-        // Some of them can be too much already.
-        if self.at_most < parts {
-            self.n_incomplete = 0;
-            return Some(parts);
-        }
-        if of_each.iter().all(|each| known(each).is_some()) {
-            (self.n_incomplete, self.parts) = (0, HashMap::new());
-            return Some(parts);
-        }
-        self.n_incomplete += 1;
-        let total = of_each.iter().map(|each| known(each).unwrap_or(each.1)).sum();
-        (MAX_INCOMPLETE <= self.n_incomplete).then_some(total)
+        self.parts.clear();
+        Some(sum)
+    }
+}
+
+impl Look {
+    fn begin(tree: &mut ProcessTree) -> Self {
+        let (began, found) = (Instant::now(), tree.own_children());
+        Self { began, found, n_read: 0, of_each: Vec::new(), is_sorted: false }
     }
 }
 
@@ -340,6 +415,17 @@ fn default_bound() -> u64 {
     let own = CONTAINER_LIMITS.iter().find_map(|file| number(&fs::read_to_string(file).ok()?));
     let (part, of) = PART_OF_MACHINE;
     own.unwrap_or(u64::MAX).min(machine) / of * part
+}
+
+/// Returns the memory that all processes of the machine hold, in bytes, which no command exceeds: pages without a file, in
+/// memory or swapped out, and the tables for them.
+fn of_all() -> Option<u64> {
+    let machine = sysinfo();
+    let swapped = machine.totalswap.saturating_sub(machine.freeswap);
+    let swapped = swapped.saturating_mul(u64::from(machine.mem_unit));
+    let held = sum_of(Path::new("/proc/meminfo"), &["AnonPages:", "Shmem:", "PageTables:"])?;
+    // A kernel that does not count has none.
+    (held != 0).then(|| held.saturating_add(swapped))
 }
 
 /// Returns the memory of a process without pages of files, in bytes: its own and shared pages, in memory or swapped out,
