@@ -171,7 +171,7 @@ async def days_of_clients(directory):
             async with Client(at, mode=mode, elicitation_callback=person) as client:
                 for tool, arguments, _ in day.turns():
                     await call(client, tool, arguments)
-            equal(asked, QUESTIONS)
+            equal(asked, day.QUESTIONS)
             day.is_done(root, checks.records())
     with check("over a pipe: of a day's 30 calls three ask"):
         root = directory / "day-pipe"
@@ -192,11 +192,8 @@ async def days_of_clients(directory):
                     print(json.dumps(said), file=pipe.stdin, flush=True)
         pipe.stdin.close()
         equal(pipe.wait(60), 0)
-        equal(asked, QUESTIONS)
+        equal(asked, day.QUESTIONS)
         day.is_done(root, checks.records())
-
-
-QUESTIONS = ["Read numbers.md outside the project?", "Create .envrc?", "Run with the network open?"]
 
 
 def shaken(root):

@@ -53,6 +53,8 @@ TURNS = [
     ("Undo", {}, None),
 ]
 
+# What sinew asks about in a day.
+QUESTIONS = ["Read numbers.md outside the project?", "Create .envrc?", "Run with the network open?"]
 
 SERVING = threading.Event()
 

@@ -178,6 +178,8 @@ pub enum Command {
     Mcp(McpArgs),
     /// Register sinew with an MCP client, or list the clients on this machine; `--undo` takes that back.
     Setup(SetupArgs),
+    /// Answer at this terminal what sinew asks about calls of any client, until Ctrl-C. For clients that show no questions.
+    Approve,
     /// Take calls and answers to questions as JSON lines, and give replies, progress and questions as they
     /// come: {type: "call", id, name, arguments}, {type: "cancel", id}, {type: "answer", question, answer,
     /// reason?} in; {type: "reply", id, …}, {type: "progress", id, …}, {type: "question", question, id, …} and

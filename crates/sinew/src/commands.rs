@@ -1,6 +1,7 @@
 //! Implements the subcommands, one file each, and their shared warnings.
 
 pub(crate) mod agents;
+pub(crate) mod approve;
 pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod chat;

@@ -70,6 +70,10 @@ mod output;
 #[cfg(feature = "cli")]
 mod screen;
 #[cfg(feature = "cli")]
+mod second_terminal;
+#[cfg(feature = "cli")]
+mod shown_question;
+#[cfg(feature = "cli")]
 mod signals;
 #[cfg(feature = "cli")]
 mod skills;
@@ -293,8 +297,8 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
             false => wiring::CliInput::by_person(&cli.global)?,
         };
         match cli.command {
-            // `audit` and `log` work in any directory, and `doctor` reports broken parts.
-            cli::Command::Audit { .. } | cli::Command::Log(_) => {
+            // `approve`, `audit` and `log` work in any directory, and `doctor` reports broken parts.
+            cli::Command::Approve | cli::Command::Audit { .. } | cli::Command::Log(_) => {
                 wiring::load_anyway(said, for_load.clone(), Project::Optional)
             }
             cli::Command::Doctor { .. } => {
@@ -318,6 +322,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Tools(args) => commands::tools::run(&load()?, args),
         cli::Command::Call(args) => commands::call::run(load()?, args),
         cli::Command::Mcp(args) => commands::mcp::run(&load()?, args.check),
+        cli::Command::Approve => commands::approve::run(&load()?),
         cli::Command::Pipe => commands::pipe::run(load()?),
         cli::Command::Run(args) => commands::run::run(load()?, args),
         cli::Command::Chat(args) => commands::chat::run(&load, args),

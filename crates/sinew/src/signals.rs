@@ -114,6 +114,19 @@ pub(crate) fn end_turns(turns: TurnCancel, runtime: &Arc<Runtime>) -> io::Result
     Signals::catch()?.watch_turns(turns, Arc::downgrade(runtime))
 }
 
+/// Runs `ends` and exits at the first signal.
+pub(crate) fn exit_after(ends: impl Fn() + Send + 'static) -> io::Result<()> {
+    let mut signals = Signals::catch()?;
+    let wait = move || {
+        if let Some(signal) = signals.caught.forever().next() {
+            crate::terminal::restore_mode();
+            ends();
+            std::process::exit(128 + signal);
+        }
+    };
+    thread::Builder::new().name(String::from("signals")).spawn(wait).map(drop)
+}
+
 /// Returns calls that watch signals from the first call on.
 pub(crate) fn watched(runtime: &Arc<Runtime>) -> Calls {
     let runtime = Arc::downgrade(runtime);

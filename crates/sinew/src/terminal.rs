@@ -10,11 +10,11 @@ use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcgetattr, tcsetattr};
-use sinew_runtime::question;
 use sinew_tool::sync::lock;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 
 use crate::screen;
+use crate::shown_question::{OnEnter, ShownQuestion};
 
 /// Returns whether this process has an interactive terminal.
 pub(crate) fn is_attended() -> bool {
@@ -37,8 +37,8 @@ pub(crate) fn confirms(question: &str) -> io::Result<bool> {
 pub(crate) struct Terminal {
     /// The progress line, which a question takes away.
     pub(crate) progress: Option<ProgressBar>,
-    /// Whether an empty line is a yes, where a person has just asked for the call.
-    pub(crate) takes_enter: bool,
+    /// What Enter answers.
+    pub(crate) on_enter: OnEnter,
 }
 
 impl Approver for Terminal {
@@ -50,25 +50,29 @@ impl Approver for Terminal {
         if let Some(progress) = &self.progress {
             progress.finish_and_clear();
         }
-        Box::pin(async move {
-            // A separate thread, so that the time-out runs; stderr stays unlocked for other threads.
-            let left = Left::default();
-            let is_left = Arc::clone(&left.0);
-            let takes_enter = self.takes_enter;
-            let ask = move || {
-                // One question at a time has the terminal and its keys.
-                let mut last = lock(&LAST_ANSWER);
-                if is_left.load(Ordering::SeqCst) {
-                    return Answer::No(None);
-                }
-                let mut keys = TerminalKeys { is_left, mode: OneKey::set(), after: *last };
-                let answer = decide(&question, takes_enter, &mut keys, &mut screen::errors());
-                *last = Some(Instant::now());
-                answer.unwrap_or(Answer::No(None))
-            };
-            tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
-        })
+        Box::pin(ask(ShownQuestion::of(&question), self.on_enter))
     }
+}
+
+/// Shows a question and waits for its answer. Dropping the future takes the question away.
+pub(crate) async fn ask(question: ShownQuestion, on_enter: OnEnter) -> Answer {
+    // A separate thread, so that the time-out runs; stderr stays unlocked for other threads.
+    let left = Left::default();
+    let is_left = Arc::clone(&left.0);
+    let ask = move || {
+        // One question at a time has the terminal and its keys.
+        let mut last = lock(&LAST_ANSWER);
+        if is_left.load(Ordering::SeqCst) {
+            return Answer::No(None);
+        }
+        // Where questions of others appear, the person may be typing.
+        let after = if on_enter == OnEnter::AsByDefault { Some(Instant::now()) } else { *last };
+        let mut keys = TerminalKeys { is_left, mode: OneKey::set(), after };
+        let answer = decide(&question, on_enter, &mut keys, &mut screen::errors());
+        *last = Some(Instant::now());
+        answer.unwrap_or(Answer::No(None))
+    };
+    tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
 }
 
 /// Says, when it is dropped, that no answer is waited for any more.
@@ -181,51 +185,46 @@ fn has_input(is_left: &AtomicBool) -> bool {
     false
 }
 
-/// The keys of each scope; the first is shown.
-const KEYS: [(&str, Scope); 4] =
-    [("y", Scope::Call), ("e", Scope::Exact), ("s", Scope::Session), ("af", Scope::Forever)];
-
 /// Shows a question and reads keys until one of them answers it. Only an explicit yes counts.
 fn decide(
-    question: &Question,
-    takes_enter: bool,
+    question: &ShownQuestion,
+    on_enter: OnEnter,
     keys: &mut impl Keys,
     out: &mut impl Write,
 ) -> io::Result<Answer> {
-    let prompt = prompt(question, takes_enter);
-    write!(out, "{}{prompt}", first(question))?;
+    let prompt = question.prompt(on_enter);
+    write!(out, "{}{prompt}", question.first())?;
     out.flush()?;
     keys.shown();
     loop {
-        let Some(key) = keys.next() else { return Ok(Answer::No(None)) };
-        let scope = KEYS
-            .into_iter()
-            .find(|(keys, _)| keys.bytes().any(|known| known == key.to_ascii_lowercase()));
-        let offered = scope.filter(|(_, scope)| question::covers(question, *scope).is_some());
-        if let Some((shown, scope)) = offered {
-            writeln!(out, "{}", shown.get(..1).unwrap_or_default())?;
+        let Some(key) = keys.next() else {
+            writeln!(out, "not answered here")?;
+            // Others may still answer what a client asks.
+            let is_beside = on_enter == OnEnter::AsByDefault;
+            return Ok(if is_beside { Answer::Gone } else { Answer::No(None) });
+        };
+        if let Some((shown, scope)) = question.scope_of(key) {
+            writeln!(out, "{shown}")?;
             return Ok(Answer::Yes(scope));
         }
         match key {
-            b'\r' | b'\n' if takes_enter => {
+            b'\r' | b'\n' if question.runs_on_enter(on_enter) => {
                 writeln!(out, "yes")?;
                 return Ok(Answer::Yes(Scope::Call));
             }
-            b'n' | b'N' if !takes_enter => {
+            b'n' | b'N' if on_enter != OnEnter::Runs => {
                 write!(out, "no\nWhy not, for the model (Enter for no reason): ")?;
                 out.flush()?;
                 let reason = keys.line();
                 let reason = reason.trim();
                 return Ok(Answer::No((!reason.is_empty()).then(|| reason.to_owned())));
             }
-            b'd' | b'D' if question.diff.is_some() => {
-                let mut diff = String::from("\n");
-                question::write_diff(&mut diff, question);
-                write!(out, "{diff}{prompt}")?;
+            b'd' | b'D' if let Some(diff) = question.diff() => {
+                write!(out, "\n{diff}{prompt}")?;
                 out.flush()?;
             }
             b'?' => {
-                write!(out, "\n{}{prompt}", question::words(question))?;
+                write!(out, "\n{}{prompt}", question.words())?;
                 out.flush()?;
             }
             _ => {
@@ -234,52 +233,6 @@ fn decide(
             }
         }
     }
-}
-
-/// The most lines beyond the first three that are shown before any key.
-const MAX_DETAILS: usize = 30;
-
-/// Returns what a question shows before any key: its first three lines, and what they leave out.
-fn first(question: &Question) -> String {
-    let mut text = question::head(question).join("\n");
-    text.push('\n');
-    if question::must_be_read(question) {
-        let details = question::details(question);
-        let mut lines = details.lines();
-        for line in lines.by_ref().take(MAX_DETAILS) {
-            text.push_str(line);
-            text.push('\n');
-        }
-        match lines.count() {
-            0 => {}
-            n => text.push_str(&format!("  … and {n} more lines: `?`\n")),
-        }
-    }
-    text
-}
-
-/// Returns the keys of a question with what each covers.
-fn prompt(question: &Question, takes_enter: bool) -> String {
-    let diff = if question.diff.is_some() { "  d  show the difference\n" } else { "" };
-    if takes_enter {
-        return format!("{diff}  ?  show everything\nEnter runs it, any other key denies it: ");
-    }
-    let mut text = String::new();
-    let mut letters = String::new();
-    for (keys, scope) in KEYS {
-        let key = keys.get(..1).unwrap_or_default();
-        let what = match scope {
-            Scope::Call => Some(String::from("once")),
-            _ => question::covers(question, scope),
-        };
-        if let Some(what) = what {
-            text.push_str(&format!("  {key}  {what}\n"));
-            letters.push_str(&format!("{key}/"));
-        }
-    }
-    text.push_str("  n  no, with a reason\n");
-    let d = if diff.is_empty() { "" } else { "d/" };
-    format!("{text}{diff}  ?  show everything\nRun it? [{letters}{d}?/N] ")
 }
 
 #[cfg(test)]
@@ -331,9 +284,10 @@ mod tests {
         }
     }
 
-    fn answered(question: &Question, takes_enter: bool, typed: &str) -> (Answer, String) {
+    fn answered(question: &Question, on_enter: OnEnter, typed: &str) -> (Answer, String) {
         let mut out = Vec::new();
-        let answer = decide(question, takes_enter, &mut Typed(typed.bytes()), &mut out);
+        let question = ShownQuestion::of(question);
+        let answer = decide(&question, on_enter, &mut Typed(typed.bytes()), &mut out);
         (answer.expect("it is written"), String::from_utf8_lossy(&out).into_owned())
     }
 
@@ -363,7 +317,7 @@ mod tests {
             (both, "\n", no("")),
         ] {
             let question = question(covers);
-            let (answer, shown) = answered(&question, false, typed);
+            let (answer, shown) = answered(&question, OnEnter::Denies, typed);
             assert_eq!(answer, expected, "{typed:?}");
             let prompt = if covers.is_empty() { "[y/?/N] " } else { "[y/s/a/?/N] " };
             assert!(shown.contains(prompt), "{shown}");
@@ -373,25 +327,47 @@ mod tests {
     #[test]
     fn enter_is_a_yes_where_the_person_asked_for_the_call() {
         let question = question(&[]);
-        let answer = |typed: &str| answered(&question, true, typed).0;
+        let answer = |typed: &str| answered(&question, OnEnter::Runs, typed).0;
         assert_eq!(answer("\n"), Answer::Yes(Scope::Call));
         assert_eq!(answer("y"), Answer::Yes(Scope::Call));
         for no in ["", "n", "what\n"] {
             assert_eq!(answer(no), Answer::No(None), "{no:?}");
         }
-        let (_, shown) = answered(&question, true, "");
-        assert!(shown.ends_with("Enter runs it, any other key denies it: "), "{shown}");
+        let (_, shown) = answered(&question, OnEnter::Runs, "");
+        assert!(shown.contains("\nEnter runs it, any other key denies it: "), "{shown}");
+    }
+
+    #[test]
+    fn enter_answers_as_by_default_beside_a_client() {
+        for (undo, prompt, on_enter) in [
+            (sinew_tool::UndoCover::All, "[Y/s/?/n] ", Answer::Yes(Scope::Call)),
+            (sinew_tool::UndoCover::None, "[y/s/?/N] ", Answer::No(None)),
+        ] {
+            let question = Question { undo, ..question(&[(Scope::Session, "git commit *")]) };
+            for (typed, expected) in [
+                ("\n", &on_enter),
+                ("y", &Answer::Yes(Scope::Call)),
+                ("s", &Answer::Yes(Scope::Session)),
+                ("x", &Answer::No(None)),
+                ("", &Answer::Gone),
+            ] {
+                let (answer, shown) = answered(&question, OnEnter::AsByDefault, typed);
+                assert_eq!(&answer, expected, "{undo:?} {typed:?}");
+                assert!(shown.contains(prompt), "{shown}");
+            }
+        }
     }
 
     #[test]
     fn what_an_answer_covers_is_shown() {
         let covers = [(Scope::Session, "git commit *"), (Scope::Forever, "git commit *")];
         let question = Question { diff: Some(String::from("+a\n")), ..question(&covers) };
-        let (_, shown) = answered(&question, false, "d");
+        let (_, shown) = answered(&question, OnEnter::Denies, "d");
         let keys = "  y  once\n  s  for this session: git commit *\n  \
                     a  always in this project: git commit *\n  n  no, with a reason\n  \
                     d  show the difference\n  ?  show everything\nRun it? [y/s/a/d/?/N] ";
-        assert!(shown.ends_with(&format!("{keys}\n+a\n{keys}")), "{shown}");
+        let nothing_more = "not answered here\n";
+        assert!(shown.ends_with(&format!("{keys}\n+a\n{keys}{nothing_more}")), "{shown}");
         assert!(!shown.starts_with("+a"), "the difference waits for its key: {shown}");
     }
 }

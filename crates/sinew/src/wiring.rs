@@ -19,6 +19,7 @@ use crate::config::{self, Grants, LedgerMode, LogLevel, env_vars};
 use crate::hooks;
 use crate::mcp_servers;
 use crate::screen::say;
+use crate::second_terminal::SecondTerminal;
 use crate::skills;
 use crate::trace::Trace;
 use crate::webhook::Webhook;
@@ -119,6 +120,8 @@ pub(crate) fn wire(
     let files = settings.files.clone();
     let webhook = settings.webhook.as_ref().map(|to| Webhook::new(to, &loaded.roots));
     let webhook = webhook.transpose()?.map(|webhook| Arc::new(webhook) as Arc<dyn Approver>);
+    let second = loaded.state.as_deref().map(SecondTerminal::of);
+    let second = second.map(|second| Arc::new(second) as Arc<dyn Approver>);
     let grants = grants(loaded);
     let mut rules = settings.rules.clone();
     if let Some(grants) = &grants {
@@ -137,7 +140,7 @@ pub(crate) fn wire(
         .global_ignore(GlobalIgnore::FromGit)
         .asking(Asking {
             approvals: settings.approvals,
-            approvers: approver.into_iter().chain(webhook).collect(),
+            approvers: approver.into_iter().chain(webhook).chain(second).collect(),
             grant_store: grants.map(|grants| Arc::new(grants) as Arc<dyn GrantStore>),
             timeout: settings.approval_timeout,
         })

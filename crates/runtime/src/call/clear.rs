@@ -428,8 +428,8 @@ fn denied_by_rule(ruling: &Ruling) -> ToolError {
 
 /// The error where only a person may answer, with how to attach one.
 fn no_person(call: &sinew_guard::Judged) -> ToolError {
-    const ASKS: &str =
-        "an MCP client that supports elicitation asks its user, `sinew call` asks at a terminal";
+    const ASKS: &str = "an MCP client that supports elicitation asks its user, `sinew approve` in a terminal asks for every client, `sinew \
+         call` asks at its terminal";
     let needs: Vec<String> =
         call.extra().needs().iter().map(|need| format!("\"{need}\"")).collect();
     let hint = match needs.as_slice() {
@@ -456,7 +456,7 @@ fn unanswered(ruling: &Ruling, because: &str) -> ToolError {
         format!("this call needs approval ({}), and {because}", ruling.why),
     )
     .hint(
-        "the user can restart sinew with `--approvals allow` or, over MCP, with `--approvals trust-client` (the client's own \
+        "the user can answer at `sinew approve` in another terminal, restart sinew with `--approvals allow` or, over MCP, with `--approvals trust-client` (the client's own \
          confirmation counts); `sinew call` asks at a terminal",
     )
 }

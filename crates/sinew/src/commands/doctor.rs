@@ -311,7 +311,7 @@ fn approvals(loaded: &Loaded) -> Finding {
         Some(webhook) => format!(", and the webhook at {}", webhook.address.server()),
         None => String::new(),
     };
-    let who = "a person at a terminal, at an MCP client that declares elicitation, or behind `sinew pipe`";
+    let who = "a person at a terminal, at an MCP client that declares elicitation, behind `sinew pipe`, or at `sinew approve`";
     let mode = settings.approvals.as_str();
     let detail = match settings.approvals {
         Approvals::Auto | Approvals::Ask => format!("{mode}: asked is {who}{webhook}"),

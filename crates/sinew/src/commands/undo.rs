@@ -19,6 +19,7 @@ use crate::by_caller::ByCaller;
 use crate::cli::UndoArgs;
 use crate::json_form::CommandError;
 use crate::screen;
+use crate::shown_question::OnEnter;
 use crate::terminal::{Terminal, is_attended};
 use crate::wiring::{self, Loaded, Wired};
 
@@ -42,7 +43,7 @@ pub(crate) fn run(mut loaded: Loaded, args: &UndoArgs) -> anyhow::Result<ExitCod
         ));
     }
     loaded.settings.approvals = Approvals::Ask;
-    let terminal = asks.then_some(Terminal { progress: None, takes_enter: true });
+    let terminal = asks.then_some(Terminal { progress: None, on_enter: OnEnter::Runs });
     let caller = Arc::new(ByCaller { terminal }) as Arc<dyn Approver>;
     let wired = wiring::wire(&loaded, "undo", &["all"], Some(caller))?;
     wired.runtime.add_tool(&sinew_ops::checkpoint_restore::COMMAND.tool())?;

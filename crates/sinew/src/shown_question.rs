@@ -1,0 +1,152 @@
+//! What a terminal shows of a question. It travels to the terminal of another process, so it is text alone.
+
+use serde::{Deserialize, Serialize};
+use sinew_runtime::question;
+use sinew_tool::{Question, Scope};
+
+/// The texts of a question.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShownQuestion {
+    /// The first three lines.
+    head: [String; 3],
+    /// Everything else that an answer covers, except the diff.
+    details: String,
+    /// Whether the details are shown before any key.
+    must_be_read: bool,
+    /// The change as a unified diff.
+    diff: Option<String>,
+    reason: String,
+    /// What an answer of each scope covers.
+    covers: Vec<ShownCover>,
+    is_denied_by_default: bool,
+}
+
+/// What an answer of one scope covers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShownCover {
+    scope: String,
+    what: String,
+}
+
+/// What Enter answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum OnEnter {
+    /// No.
+    #[default]
+    Denies,
+    /// Yes: the person has just asked for the call.
+    Runs,
+    /// As an MCP client's dialog: yes, once, unless the question is denied by default.
+    AsByDefault,
+}
+
+/// The keys of each scope; the first is shown.
+const KEYS: [(&str, Scope); 4] =
+    [("y", Scope::Call), ("e", Scope::Exact), ("s", Scope::Session), ("af", Scope::Forever)];
+
+/// The most lines beyond the first three that are shown before any key.
+const MAX_DETAILS: usize = 30;
+
+impl ShownQuestion {
+    pub(crate) fn of(asked: &Question) -> Self {
+        let cover = |(_, scope)| {
+            let what = match scope {
+                Scope::Call => String::from("once"),
+                _ => question::covers(asked, scope)?,
+            };
+            Some(ShownCover { scope: scope.as_str().to_owned(), what })
+        };
+        let diff = asked.diff.as_ref().map(|_| {
+            let mut diff = String::new();
+            question::write_diff(&mut diff, asked);
+            diff
+        });
+        let mut reason = String::new();
+        question::write_reason(&mut reason, asked);
+        Self {
+            head: question::head(asked),
+            details: question::details(asked),
+            must_be_read: question::must_be_read(asked),
+            diff,
+            reason,
+            covers: KEYS.into_iter().filter_map(cover).collect(),
+            is_denied_by_default: question::is_denied_by_default(asked),
+        }
+    }
+
+    /// Returns what is shown before any key: the first three lines, and what they leave out.
+    pub(crate) fn first(&self) -> String {
+        let mut text = self.head.join("\n");
+        text.push('\n');
+        if self.must_be_read {
+            let mut lines = self.details.lines();
+            for line in lines.by_ref().take(MAX_DETAILS) {
+                text.push_str(line);
+                text.push('\n');
+            }
+            match lines.count() {
+                0 => {}
+                n => text.push_str(&format!("  … and {n} more lines: `?`\n")),
+            }
+        }
+        text
+    }
+
+    /// Returns everything that an answer covers.
+    pub(crate) fn words(&self) -> String {
+        let diff = self.diff.as_deref().unwrap_or_default();
+        format!("{}\n{}{diff}{}", self.head.join("\n"), self.details, self.reason)
+    }
+
+    pub(crate) fn diff(&self) -> Option<&str> {
+        self.diff.as_deref()
+    }
+
+    /// Returns the first key and the scope of a key, if that scope is offered.
+    pub(crate) fn scope_of(&self, key: u8) -> Option<(char, Scope)> {
+        let is_key = |keys: &str| keys.bytes().any(|known| known == key.to_ascii_lowercase());
+        let (keys, scope) = KEYS.into_iter().find(|(keys, _)| is_key(keys))?;
+        self.what(scope)?;
+        Some((keys.chars().next()?, scope))
+    }
+
+    /// Returns whether Enter is a yes.
+    pub(crate) fn runs_on_enter(&self, on_enter: OnEnter) -> bool {
+        match on_enter {
+            OnEnter::Denies => false,
+            OnEnter::Runs => true,
+            OnEnter::AsByDefault => !self.is_denied_by_default,
+        }
+    }
+
+    /// Returns the keys with what each covers.
+    pub(crate) fn prompt(&self, on_enter: OnEnter) -> String {
+        let diff = if self.diff.is_some() { "  d  show the difference\n" } else { "" };
+        if on_enter == OnEnter::Runs {
+            return format!("{diff}  ?  show everything\nEnter runs it, any other key denies it: ");
+        }
+        let mut text = String::new();
+        let mut letters = String::new();
+        let runs = self.runs_on_enter(on_enter);
+        for (keys, scope) in KEYS {
+            let key = keys.get(..1).unwrap_or_default();
+            if let Some(what) = self.what(scope) {
+                text.push_str(&format!("  {key}  {what}\n"));
+                let is_default = runs && scope == Scope::Call;
+                let letter = if is_default { key.to_uppercase() } else { key.to_owned() };
+                letters.push_str(&format!("{letter}/"));
+            }
+        }
+        text.push_str("  n  no, with a reason\n");
+        let d = if diff.is_empty() { "" } else { "d/" };
+        let n = if runs { 'n' } else { 'N' };
+        format!("{text}{diff}  ?  show everything\nRun it? [{letters}{d}?/{n}] ")
+    }
+
+    fn what(&self, scope: Scope) -> Option<&str> {
+        let cover = self.covers.iter().find(|cover| cover.scope == scope.as_str());
+        cover.map(|cover| cover.what.as_str())
+    }
+}
