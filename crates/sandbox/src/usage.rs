@@ -43,8 +43,6 @@ const CONFIRM_PAUSE: Duration = Duration::from_millis(10);
 /// quarter of a second.
 const SLICE: Duration = Duration::from_micros(500);
 const NAP: Duration = Duration::from_millis(1);
-/// How many times as long as it woke late a look pauses: then its supervisor has used up its share of the processor.
-const LATE_SHARE: u32 = 4;
 /// Which part of a floor a command may take where less than the floor was free before it.
 const SLACK: u64 = 32;
 /// Which part of the machine's memory a command may hold by default: the rest keeps the machine usable.
@@ -233,9 +231,8 @@ impl Shared {
 
     /// Returns what the command uses too much of, and sets when the next look is due.
     fn look(&self, memory: &mut HeldMemory) -> Option<Exhausted> {
-        let late = memory.due_at.elapsed();
         let (exhausted, pause) = self.look_now(memory);
-        memory.due_at = Instant::now() + pause.max((late * LATE_SHARE).min(MAX_PAUSE));
+        memory.due_at = Instant::now() + pause;
         exhausted
     }
 
@@ -245,7 +242,6 @@ impl Shared {
         if let Some((disk, free)) = fullest.filter(|(disk, free)| *free < disk.floor) {
             return (Some(Exhausted::Disk(disk.dir.clone(), free, disk.floor)), PAUSE);
         }
-        let began = memory.began();
         let Some(held) = memory.look() else { return (None, NAP) };
         if memory.at_most < held {
             memory.n_over += 1;
@@ -256,7 +252,7 @@ impl Shared {
         memory.n_over = 0;
         let is_near = memory.at_most / 2 < held || fullest.is_some();
         let pause = if is_near { SHORT_PAUSE } else { PAUSE };
-        (None, pause.max(began.elapsed() * SHARE).min(MAX_PAUSE))
+        (None, pause.max(memory.last_took * SHARE).min(MAX_PAUSE))
     }
 
     /// Returns a disk of which the command took space and that has less than twice its floor, with its free space.
@@ -281,32 +277,42 @@ struct HeldMemory {
     parts: HashMap<Pid, u64>,
     /// The look of which a part is done.
     unfinished: Option<Look>,
+    /// The processor time of the last whole look.
+    last_took: Duration,
     due_at: Instant,
 }
 
 /// A look at each process of a command.
 struct Look {
-    began: Instant,
+    took: Duration,
     /// The processes found until now; the first `n_read` of them have been read.
     found: Vec<Pid>,
     n_read: usize,
     /// What each holds with all shared pages, in bytes; the largest first once all have been read.
     of_each: Vec<(Pid, u64)>,
+    /// Whether all are read, and sorted.
     is_sorted: bool,
+    /// How many of them are added up with their parts of shared pages, and the sum, in bytes.
+    n_added: usize,
+    sum: u64,
 }
 
 /// The processor time that one part of a look may take.
 struct Slice {
-    until: Duration,
+    began: Duration,
 }
 
 impl Slice {
     fn begin() -> Self {
-        Self { until: processor_time() + SLICE }
+        Self { began: processor_time() }
+    }
+
+    fn took(&self) -> Duration {
+        processor_time().saturating_sub(self.began)
     }
 
     fn is_over(&self) -> bool {
-        self.until <= processor_time()
+        SLICE <= self.took()
     }
 }
 
@@ -324,31 +330,31 @@ impl HeldMemory {
             n_over: 0,
             parts: HashMap::new(),
             unfinished: None,
+            last_took: Duration::ZERO,
             due_at: Instant::now(),
         }
     }
 
-    /// Returns when the look began that is under way.
-    fn began(&self) -> Instant {
-        self.unfinished.as_ref().map_or_else(Instant::now, |look| look.began)
-    }
-
-    /// Returns what the processes hold, in bytes; nothing when a slice is over before that is known. At most the bound can
-    /// be more than they hold: with all shared pages counted for each process that has them, or all of the machine.
+    /// Returns what the processes hold, in bytes; nothing when a slice is over before that is known. A result up to the
+    /// bound may be too large: it can count shared pages for each process that has them, or the whole machine.
     fn look(&mut self) -> Option<u64> {
         let mut look = match self.unfinished.take() {
             Some(look) => look,
             None => match of_all().filter(|of_all| *of_all <= self.at_most) {
                 Some(of_all) => {
                     self.parts.clear();
+                    self.last_took = Duration::ZERO;
                     return Some(of_all);
                 }
                 None => Look::begin(&mut self.tree),
             },
         };
-        let held = self.continue_look(&mut look, &Slice::begin());
-        if held.is_none() {
-            self.unfinished = Some(look);
+        let slice = Slice::begin();
+        let held = self.continue_look(&mut look, &slice);
+        look.took += slice.took();
+        match held {
+            Some(_) => self.last_took = look.took,
+            None => self.unfinished = Some(look),
         }
         held
     }
@@ -375,28 +381,35 @@ impl HeldMemory {
                 self.parts.remove(pid);
             }
         }
-        let mut sum = 0_u64;
-        for (pid, _) in &look.of_each {
-            if !self.parts.contains_key(pid) && slice.is_over() {
-                return None;
-            }
+        while let Some((pid, _)) = look.of_each.get(look.n_added).copied() {
             // Some processes hide it, and some have ended since.
-            let part = || proportional(*pid).or_else(|| own(*pid)).unwrap_or_default();
-            sum = sum.saturating_add(*self.parts.entry(*pid).or_insert_with(part));
+            let part = || proportional(pid).or_else(|| own(pid)).unwrap_or_default();
+            look.n_added += 1;
+            look.sum = look.sum.saturating_add(*self.parts.entry(pid).or_insert_with(part));
             // Some of them can hold too much already.
-            if self.at_most < sum {
-                return Some(sum);
+            if self.at_most < look.sum {
+                return Some(look.sum);
+            }
+            if slice.is_over() {
+                return None;
             }
         }
         self.parts.clear();
-        Some(sum)
+        Some(look.sum)
     }
 }
 
 impl Look {
     fn begin(tree: &mut ProcessTree) -> Self {
-        let (began, found) = (Instant::now(), tree.own_children());
-        Self { began, found, n_read: 0, of_each: Vec::new(), is_sorted: false }
+        Self {
+            took: Duration::ZERO,
+            found: tree.own_children(),
+            n_read: 0,
+            of_each: Vec::new(),
+            is_sorted: false,
+            n_added: 0,
+            sum: 0,
+        }
     }
 }
 

@@ -3,6 +3,10 @@
 //! `sinew approve` listens at a Unix socket in the state directory, where no tool and no sandboxed command may write. A
 //! process that has a question connects and sends it as a JSON line; it gets one when the question has arrived, and one with
 //! the answer. A closed connection takes the question back.
+#![expect(
+    clippy::disallowed_types,
+    reason = "the socket is one of sinew's own, in its state directory"
+)]
 
 use std::io;
 use std::os::fd::OwnedFd;

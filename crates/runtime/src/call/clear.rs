@@ -158,14 +158,17 @@ async fn ask(
         Approvals::TrustClient if call.wants_person() => {}
         // It is a yes to what stays in the roots and in the sandbox.
         Approvals::Allow if call.leaves_roots() || call.leaves_sandbox() => {
-            return Err(call.outside_denied().unwrap_or_else(|| no_person(call)));
+            return Err(call.outside_denied().unwrap_or_else(|| no_person(call, false)));
         }
         Approvals::Allow | Approvals::TrustClient => {
             open.entry.asked(runtime.approvals.as_str());
             return Ok(Asked::Standing);
         }
         Approvals::Deny => {
-            let denied = || unanswered(ruling, "`--approvals deny` is set");
+            let denied = || {
+                unanswered(ruling, "`--approvals deny` is set")
+                    .hint("the user can restart sinew without it, so that a person is asked")
+            };
             return Err(call.outside_denied().unwrap_or_else(denied));
         }
         Approvals::Auto | Approvals::Ask => {}
@@ -177,7 +180,7 @@ async fn ask(
     let asked_for = asked_for(runtime, &open.request);
     if runtime.broker.approvers(&session, &asked_for).is_empty() {
         let denied = || match call.wants_person() {
-            true => no_person(call),
+            true => no_person(call, true),
             false => unanswered(ruling, "no approver is connected"),
         };
         return Err(call.outside_denied().unwrap_or_else(denied));
@@ -426,26 +429,32 @@ fn denied_by_rule(ruling: &Ruling) -> ToolError {
     )
 }
 
-/// The error where only a person may answer, with how to attach one.
-fn no_person(call: &sinew_guard::Judged) -> ToolError {
-    const ASKS: &str = "an MCP client that supports elicitation asks its user, `sinew approve` in a terminal asks for every client, `sinew \
-         call` asks at its terminal";
+/// The error where only a person may answer, with how to attach one. `asks`: whether this mode asks one.
+fn no_person(call: &sinew_guard::Judged, asks: bool) -> ToolError {
+    let (because, how) = match asks {
+        true => (
+            "no approver is connected",
+            "an MCP client that supports elicitation asks its user, `sinew approve` in a terminal asks for every client, \
+             `sinew call` asks at its terminal",
+        ),
+        false => ("`--approvals allow` asks no person", "without that option a person is asked"),
+    };
     let needs: Vec<String> =
         call.extra().needs().iter().map(|need| format!("\"{need}\"")).collect();
     let hint = match needs.as_slice() {
         [] => format!(
-            "{ASKS}, and `--approvals allow` runs it unasked; `--approvals trust-client` does not count here"
+            "{how}, and `--approvals allow` runs it unasked; `--approvals trust-client` does not count here"
         ),
-        _ if call.leaves_sandbox() => format!("{ASKS}; no setting allows it"),
+        _ if call.leaves_sandbox() => format!("{how}; no setting allows it"),
         needs => format!(
-            "{ASKS}, and a rule of the user allows it: `verdict = \"allow\"`, the `command`, and `needs = [{}]`",
+            "{how}, and a rule of the user allows it: `verdict = \"allow\"`, the `command`, and `needs = [{}]`",
             needs.join(", ")
         ),
     };
     let why = &call.ruling().why;
     ToolError::new(
         Kind::ApprovalDenied,
-        format!("this call needs approval by a person ({why}), and no approver is connected"),
+        format!("this call needs approval by a person ({why}), and {because}"),
     )
     .hint(hint)
 }
@@ -456,7 +465,7 @@ fn unanswered(ruling: &Ruling, because: &str) -> ToolError {
         format!("this call needs approval ({}), and {because}", ruling.why),
     )
     .hint(
-        "the user can answer at `sinew approve` in another terminal, restart sinew with `--approvals allow` or, over MCP, with `--approvals trust-client` (the client's own \
-         confirmation counts); `sinew call` asks at a terminal",
+        "the user can answer at `sinew approve` in another terminal, restart sinew with `--approvals allow` or, over MCP, with \
+         `--approvals trust-client` (the client's own confirmation counts); `sinew call` asks at a terminal",
     )
 }
