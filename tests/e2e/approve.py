@@ -43,7 +43,7 @@ def terminal(root):
     """Runs `sinew approve` in a terminal."""
     screen = Screen(root, f"{checks.binary()} approve")
     try:
-        screen.until("appears here")
+        screen.until("appear here")
         yield screen
     finally:
         screen.close()
@@ -54,10 +54,10 @@ def terminal(root):
             time.sleep(0.05)
 
 
-def answers(screen, question, key):
-    """Waits for a question, reads it and presses a key."""
+def answers(screen, question, key, after=0.4):
+    """Waits for a question, reads it for so many seconds and presses a key."""
     shown = screen.until(re.escape(question) + r"[\s\S]*" + WAITS)
-    time.sleep(0.4)
+    time.sleep(after)
     screen.press(key)
     return shown
 
@@ -84,9 +84,9 @@ async def a_day(directory):
             day.is_done(root, checks.records())
             equal({row["approver"] for row in checks.records() if row["approver"]}, {"approve"})
         with check("the screen shows what is asked, and which answer Enter gives"):
-            contains(screens[0], "the model sees what is in it", "[Y/")
-            contains(screens[1], ".envrc: ", "/N]")
-            contains(screens[2], "$ python3 -m venv", "[Y/")
+            contains(screens[0], f"sinew mcp in {root}:", "the model sees what is in it", "[Y/")
+            contains(screens[1], "After a change, direnv executes it.", "+export NUMBERS=1", "/N]")
+            contains(screens[2], "$ python3 -m venv", "What it sends cannot be undone", "[Y/")
 
 
 async def answers_of_two(root):
@@ -119,7 +119,8 @@ async def answers_of_two(root):
 
                         group.start_soon(calls)
                         await anyio.to_thread.run_sync(screen.until, WAITS)
-                        await anyio.sleep(0.4)
+                        # Longer than after a question that was answered elsewhere.
+                        await anyio.sleep(1.5)
                         for key in keys:
                             screen.press(key)
                             await anyio.sleep(0.2)
@@ -176,7 +177,7 @@ async def without_an_answer(root):
 
 
 def question(**more):
-    shown = {"head": ["Run this?", "$ true", "in /"], "details": "", "must_be_read": False, "diff": None,
+    shown = {"head": ["Run this?", "$ true", "in /"], "details": "", "must_be_read": False, "diff": None, "of": None, "warning": None,
              "reason": "", "covers": [{"scope": "call", "what": "once"}], "is_denied_by_default": False}
     return json.dumps({**shown, **more}).encode() + b"\n"
 
@@ -195,7 +196,7 @@ async def hostile_peers(root):
         with check("what a peer sends moves no cursor and hides nothing"):
             with sent(question(head=[HOSTILE, HOSTILE, HOSTILE])) as peer:
                 shown = screen.until(WAITS)
-                contains(shown, "appears here", "gone")
+                contains(shown, "appear here", "gone")
                 true("title" in shown and "\u202e" not in shown, shown)
                 time.sleep(0.4)
                 screen.press("x")
@@ -209,6 +210,22 @@ async def hostile_peers(root):
             with sent(question(head=["Is it asked?", "", ""])) as peer:
                 answers(screen, "Is it asked?", "y")
                 contains(peer.makefile().read(), '"answer":"yes"')
+        with check("a key for a question that is taken back answers no other"):
+            for late in [["y"], ["n", "always", "Enter"]]:
+                first = sent(question(head=["The first?", "", ""]))
+                screen.until(r"The first\?[\s\S]*" + WAITS)
+                with sent(question(head=["The other?", "", ""])) as peer:
+                    time.sleep(0.4)
+                    for key in late[:-1]:
+                        screen.press(key)
+                        time.sleep(0.1)
+                    first.close()
+                    screen.until(r"The other\?[\s\S]*" + WAITS)
+                    time.sleep(0.4)
+                    screen.press(late[-1])
+                    time.sleep(1.5)
+                    screen.press("x")
+                    contains(peer.makefile().read(), '"answer":"no"')
         with check("of 100 questions at once 64 wait, one after the other"):
             peers = [sent(question(head=[f"Question {n}?", "", ""])) for n in range(100)]
             arrived = []
@@ -226,7 +243,7 @@ async def hostile_peers(root):
             for peer in peers:
                 peer.close()
             with sent(question(head=["Still there?", "", ""])) as peer:
-                answers(screen, "Still there?", "y")
+                answers(screen, "Still there?", "y", after=1.5)
                 contains(peer.makefile().read(), '"answer":"yes"')
         with check("a command in the sandbox reaches no socket of it"):
             connects = f"import socket; socket.socket(socket.AF_UNIX).connect({str(socket_path())!r})"

@@ -58,7 +58,7 @@ def body(directory):
 
     try:
         with check("opencode: of a day's 30 calls three ask at `sinew approve`, and Enter answers each"):
-            screen.until("appears here")
+            screen.until("appear here")
             answering = threading.Thread(target=person)
             answering.start()
             done = subprocess.run([opencode, "run", "--format", "json", task["prompt"]], cwd=root, capture_output=True,

@@ -59,6 +59,9 @@ pub fn is_denied_by_default(question: &Question) -> bool {
     must_be_read(question) || loses_something(question) || !question.targets.hosts.is_empty()
 }
 
+/// The sentence in place of a warning.
+pub const NO_WARNING: &str = "Whether this may run.";
+
 /// Returns the strongest warning about a yes, in a sentence.
 pub fn warning(question: &Question) -> String {
     let Targets { command, files, .. } = &question.targets;
@@ -75,7 +78,7 @@ pub fn warning(question: &Question) -> String {
     } else if question.is_open {
         String::from("It may load files that sinew does not know; they can change before it runs.")
     } else {
-        String::from("Whether this may run.")
+        String::from(NO_WARNING)
     }
 }
 

@@ -178,7 +178,7 @@ pub enum Command {
     Mcp(McpArgs),
     /// Register sinew with an MCP client, or list the clients on this machine; `--undo` takes that back.
     Setup(SetupArgs),
-    /// Answer at this terminal what sinew asks about calls of any client, until Ctrl-C. For clients that show no questions.
+    /// Answer questions about the calls of any client at this terminal, until Ctrl-C: some clients show no questions.
     Approve,
     /// Take calls and answers to questions as JSON lines, and give replies, progress and questions as they
     /// come: {type: "call", id, name, arguments}, {type: "cancel", id}, {type: "answer", question, answer,

@@ -19,7 +19,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 use sinew_runtime::question;
-use sinew_tool::{Answer, Approver, BoxFuture, Question};
+use sinew_tool::{Answer, Approver, BoxFuture, Question, shown_path};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
@@ -37,6 +37,8 @@ const MAX_LINE: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct SecondTerminal {
     socket: PathBuf,
+    /// Which process asks, in words.
+    of: String,
 }
 
 /// A line from `sinew approve`.
@@ -53,8 +55,11 @@ pub(crate) enum FromTerminal {
 }
 
 impl SecondTerminal {
-    pub(crate) fn of(state: &Path) -> Self {
-        Self { socket: state.join(SOCKET) }
+    /// Returns the approver of a process that serves these roots.
+    pub(crate) fn new(state: &Path, surface: &str, roots: &[PathBuf]) -> Self {
+        let roots: Vec<_> = roots.iter().map(|root| shown_path(root)).collect();
+        let of = format!("sinew {surface} in {}", roots.join(" and "));
+        Self { socket: state.join(SOCKET), of }
     }
 
     fn connect(&self) -> io::Result<OwnedFd> {
@@ -74,7 +79,9 @@ impl SecondTerminal {
         let (read, mut write) = stream.into_split();
         let mut lines = BufReader::new(read);
         let arrives = async {
-            write_line(&mut write, &ShownQuestion::of(question)).await?;
+            let mut shown = ShownQuestion::of(question);
+            shown.of = Some(self.of.clone());
+            write_line(&mut write, &shown).await?;
             read_line::<FromTerminal>(&mut lines).await
         };
         match tokio::time::timeout(ARRIVAL, arrives).await {

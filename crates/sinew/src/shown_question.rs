@@ -8,6 +8,8 @@ use sinew_tool::{Question, Scope};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShownQuestion {
+    /// Which process asks, where a terminal shows questions of several: `sinew mcp in /home/ada/app`.
+    pub(crate) of: Option<String>,
     /// The first three lines.
     head: [String; 3],
     /// Everything else that an answer covers, except the diff.
@@ -17,6 +19,8 @@ pub(crate) struct ShownQuestion {
     /// The change as a unified diff.
     diff: Option<String>,
     reason: String,
+    /// The strongest warning about a yes, if there is one.
+    warning: Option<String>,
     /// What an answer of each scope covers.
     covers: Vec<ShownCover>,
     is_denied_by_default: bool,
@@ -48,6 +52,8 @@ const KEYS: [(&str, Scope); 4] =
 
 /// The most lines beyond the first three that are shown before any key.
 const MAX_DETAILS: usize = 30;
+/// The most lines of a diff that are shown before any key where Enter may be a yes. Behind a longer one it is a no.
+const MAX_DIFF: usize = 20;
 
 impl ShownQuestion {
     pub(crate) fn of(asked: &Question) -> Self {
@@ -66,20 +72,32 @@ impl ShownQuestion {
         let mut reason = String::new();
         question::write_reason(&mut reason, asked);
         Self {
+            of: None,
             head: question::head(asked),
             details: question::details(asked),
             must_be_read: question::must_be_read(asked),
             diff,
             reason,
+            warning: Some(question::warning(asked)).filter(|text| text != question::NO_WARNING),
             covers: KEYS.into_iter().filter_map(cover).collect(),
             is_denied_by_default: question::is_denied_by_default(asked),
         }
     }
 
-    /// Returns what is shown before any key: the first three lines, and what they leave out.
-    pub(crate) fn first(&self) -> String {
-        let mut text = self.head.join("\n");
+    /// Returns what is shown before any key: the first three lines, and what they leave out. Where Enter may be a yes, also
+    /// the warning and a short diff.
+    pub(crate) fn first(&self, on_enter: OnEnter) -> String {
+        let mut text = String::new();
+        if let Some(of) = &self.of {
+            text.push_str(&format!("{of}:\n"));
+        }
+        text.push_str(&self.head.join("\n"));
         text.push('\n');
+        if on_enter == OnEnter::AsByDefault
+            && let Some(warning) = &self.warning
+        {
+            text.push_str(&format!("{warning}\n"));
+        }
         if self.must_be_read {
             let mut lines = self.details.lines();
             for line in lines.by_ref().take(MAX_DETAILS) {
@@ -90,6 +108,9 @@ impl ShownQuestion {
                 0 => {}
                 n => text.push_str(&format!("  … and {n} more lines: `?`\n")),
             }
+        }
+        if on_enter == OnEnter::AsByDefault && !self.has_long_diff() {
+            text.push_str(self.diff.as_deref().unwrap_or_default());
         }
         text
     }
@@ -117,8 +138,12 @@ impl ShownQuestion {
         match on_enter {
             OnEnter::Denies => false,
             OnEnter::Runs => true,
-            OnEnter::AsByDefault => !self.is_denied_by_default,
+            OnEnter::AsByDefault => !self.is_denied_by_default && !self.has_long_diff(),
         }
+    }
+
+    fn has_long_diff(&self) -> bool {
+        self.diff.as_ref().is_some_and(|diff| MAX_DIFF < diff.lines().count())
     }
 
     /// Returns the keys with what each covers.

@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
@@ -56,23 +55,39 @@ impl Approver for Terminal {
 
 /// Shows a question and waits for its answer. Dropping the future takes the question away.
 pub(crate) async fn ask(question: ShownQuestion, on_enter: OnEnter) -> Answer {
+    // One question at a time has the terminal and its keys.
+    let mut last = LAST_ANSWER.lock().await;
     // A separate thread, so that the time-out runs; stderr stays unlocked for other threads.
     let left = Left::default();
     let is_left = Arc::clone(&left.0);
     let ask = move || {
-        // One question at a time has the terminal and its keys.
-        let mut last = lock(&LAST_ANSWER);
-        if is_left.load(Ordering::SeqCst) {
-            return Answer::No(None);
+        let quiet = match *last {
+            // The person may still answer the one before.
+            Some(LastAnswer { was_left: true, at }) if at.elapsed() < LEFT => LEFT,
+            _ if on_enter == OnEnter::AsByDefault => UNREAD,
+            Some(LastAnswer { at, .. }) if at.elapsed() < 2 * UNREAD => UNREAD,
+            _ => Duration::ZERO,
+        };
+        if on_enter == OnEnter::AsByDefault {
+            // A bell, since the person may look at another window.
+            let _ = io::stderr().write_all(b"\x07\n");
         }
-        // Where questions of others appear, the person may be typing.
-        let after = if on_enter == OnEnter::AsByDefault { Some(Instant::now()) } else { *last };
-        let mut keys = TerminalKeys { is_left, mode: OneKey::set(), after };
+        let mode = OneKey::set();
+        let mut keys = TerminalKeys { is_left: Arc::clone(&is_left), mode, quiet };
         let answer = decide(&question, on_enter, &mut keys, &mut screen::errors());
-        *last = Some(Instant::now());
-        answer.unwrap_or(Answer::No(None))
+        let was_left = is_left.load(Ordering::SeqCst);
+        *last = Some(LastAnswer { at: Instant::now(), was_left });
+        answer.unwrap_or_else(|_| unanswered(on_enter))
     };
-    tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
+    tokio::task::spawn_blocking(ask).await.unwrap_or_else(|_| unanswered(on_enter))
+}
+
+/// Returns the answer where no person gave one. Others may still answer what a client asks.
+fn unanswered(on_enter: OnEnter) -> Answer {
+    match on_enter {
+        OnEnter::AsByDefault => Answer::Gone,
+        OnEnter::Denies | OnEnter::Runs => Answer::No(None),
+    }
 }
 
 /// Says, when it is dropped, that no answer is waited for any more.
@@ -85,10 +100,19 @@ impl Drop for Left {
     }
 }
 
-/// When the last question was answered. It is locked while one is shown.
-static LAST_ANSWER: Mutex<Option<Instant>> = Mutex::new(None);
-/// How long keys are ignored where a question follows the answer to another one.
+/// How the last question ended. It is locked while one is shown.
+static LAST_ANSWER: tokio::sync::Mutex<Option<LastAnswer>> = tokio::sync::Mutex::const_new(None);
+/// How long keys are ignored where a question follows the answer to another one, or may appear while a person types.
 const UNREAD: Duration = Duration::from_millis(300);
+/// The same where it follows one that was left while the person may have been typing.
+const LEFT: Duration = Duration::from_secs(1);
+
+/// How a question ended.
+struct LastAnswer {
+    at: Instant,
+    /// Whether it was answered elsewhere, or too late.
+    was_left: bool,
+}
 
 /// Where the keys of an answer come from.
 trait Keys {
@@ -98,24 +122,35 @@ trait Keys {
     /// Waits for the next key; `None` at the end of the input, or once the question is left.
     fn next(&mut self) -> Option<u8>;
 
-    /// Reads the rest of a line, shown as it is typed.
-    fn line(&mut self) -> String;
+    /// Reads the rest of a line, shown as it is typed; `None` once the question is left.
+    fn line(&mut self) -> Option<String>;
 }
+
+/// Said where a question is answered elsewhere, or its time is over.
+const NOT_HERE: &str = "not answered here";
 
 /// The keys that are typed at the terminal.
 struct TerminalKeys {
     is_left: Arc<AtomicBool>,
     mode: Option<OneKey>,
-    /// When the question before was answered.
-    after: Option<Instant>,
+    /// No key counts before none was typed for so long.
+    quiet: Duration,
 }
 
 impl Keys for TerminalKeys {
     fn shown(&mut self) {
-        if self.after.is_some_and(|after| after.elapsed() < 2 * UNREAD) {
-            thread::sleep(UNREAD);
+        loop {
+            let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
+            let quiet = Timespec::try_from(self.quiet).ok();
+            let stdin = io::stdin();
+            let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+            let was_typed = self.quiet != Duration::ZERO
+                && poll(&mut fds, quiet.as_ref()).is_ok_and(|ready| 0 < ready)
+                && fds.iter().all(|fd| fd.revents() == PollFlags::IN);
+            if !was_typed || self.is_left.load(Ordering::SeqCst) {
+                return;
+            }
         }
-        let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
     }
 
     fn next(&mut self) -> Option<u8> {
@@ -129,13 +164,13 @@ impl Keys for TerminalKeys {
         }
     }
 
-    fn line(&mut self) -> String {
+    fn line(&mut self) -> Option<String> {
         self.mode = None;
         let mut line = String::new();
-        if has_input(&self.is_left) {
+        has_input(&self.is_left).then(|| {
             let _ = io::stdin().read_line(&mut line);
-        }
-        line
+            line
+        })
     }
 }
 
@@ -193,15 +228,13 @@ fn decide(
     out: &mut impl Write,
 ) -> io::Result<Answer> {
     let prompt = question.prompt(on_enter);
-    write!(out, "{}{prompt}", question.first())?;
+    write!(out, "{}{prompt}", question.first(on_enter))?;
     out.flush()?;
     keys.shown();
     loop {
         let Some(key) = keys.next() else {
-            writeln!(out, "not answered here")?;
-            // Others may still answer what a client asks.
-            let is_beside = on_enter == OnEnter::AsByDefault;
-            return Ok(if is_beside { Answer::Gone } else { Answer::No(None) });
+            writeln!(out, "{NOT_HERE}")?;
+            return Ok(unanswered(on_enter));
         };
         if let Some((shown, scope)) = question.scope_of(key) {
             writeln!(out, "{shown}")?;
@@ -215,7 +248,10 @@ fn decide(
             b'n' | b'N' if on_enter != OnEnter::Runs => {
                 write!(out, "no\nWhy not, for the model (Enter for no reason): ")?;
                 out.flush()?;
-                let reason = keys.line();
+                let Some(reason) = keys.line() else {
+                    writeln!(out, "{NOT_HERE}")?;
+                    return Ok(Answer::No(None));
+                };
                 let reason = reason.trim();
                 return Ok(Answer::No((!reason.is_empty()).then(|| reason.to_owned())));
             }
@@ -278,9 +314,9 @@ mod tests {
             self.0.next()
         }
 
-        fn line(&mut self) -> String {
+        fn line(&mut self) -> Option<String> {
             let bytes: Vec<u8> = self.0.by_ref().take_while(|byte| *byte != b'\n').collect();
-            String::from_utf8_lossy(&bytes).into_owned()
+            Some(String::from_utf8_lossy(&bytes).into_owned())
         }
     }
 

@@ -118,10 +118,6 @@ pub(crate) fn wire(
     let written = settings.serve.clone();
     let serve = written.clone().unwrap_or_else(|| serve.iter().map(ToString::to_string).collect());
     let files = settings.files.clone();
-    let webhook = settings.webhook.as_ref().map(|to| Webhook::new(to, &loaded.roots));
-    let webhook = webhook.transpose()?.map(|webhook| Arc::new(webhook) as Arc<dyn Approver>);
-    let second = loaded.state.as_deref().map(SecondTerminal::of);
-    let second = second.map(|second| Arc::new(second) as Arc<dyn Approver>);
     let grants = grants(loaded);
     let mut rules = settings.rules.clone();
     if let Some(grants) = &grants {
@@ -140,7 +136,7 @@ pub(crate) fn wire(
         .global_ignore(GlobalIgnore::FromGit)
         .asking(Asking {
             approvals: settings.approvals,
-            approvers: approver.into_iter().chain(webhook).chain(second).collect(),
+            approvers: approvers(loaded, surface, approver)?,
             grant_store: grants.map(|grants| Arc::new(grants) as Arc<dyn GrantStore>),
             timeout: settings.approval_timeout,
         })
@@ -195,6 +191,25 @@ pub(crate) fn wire(
         say(&format!("session {session}, roots {:?}", runtime.roots()));
     }
     Ok(Wired { runtime, ledger, trace, checkpoints, session, servers, messages: store })
+}
+
+/// Returns who answers: the approver of the surface, the webhook and a second terminal.
+fn approvers(
+    loaded: &Loaded,
+    surface: &str,
+    own: Option<Arc<dyn Approver>>,
+) -> anyhow::Result<Vec<Arc<dyn Approver>>> {
+    let mut all: Vec<_> = own.into_iter().collect();
+    if let Some(webhook) = &loaded.settings.webhook {
+        all.push(Arc::new(Webhook::new(webhook, &loaded.roots)?));
+    }
+    // Where a person runs the command that asks, that person answers.
+    if let Some(state) = &loaded.state
+        && !["undo", "checkpoint"].contains(&surface)
+    {
+        all.push(Arc::new(SecondTerminal::new(state, surface, &loaded.roots)));
+    }
+    Ok(all)
 }
 
 /// Adds the keys of searches, which are in variables.

@@ -1,6 +1,5 @@
-//! `sinew approve`: shows at this terminal what sinew processes of this user ask, and sends them the answers.
+//! `sinew approve`: shows the questions of other sinew processes at this terminal, and sends them the answers.
 
-use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use sinew_tool::{Answer, Scope};
+use sinew_tool::{Answer, Scope, shown_path};
 use tokio::io::{AsyncReadExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -23,6 +22,8 @@ use crate::{signals, terminal};
 const LOCK: &str = "approve.lock";
 /// The most questions that wait at once. More are refused, and the calls are denied unless others answer.
 const MAX_WAITING: usize = 64;
+/// The most connections: processes also look whether a terminal is there.
+const MAX_CONNECTIONS: usize = 256;
 /// The pause after a connection that the system did not accept, such as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -34,6 +35,9 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
              (`webhook.url`) ask programs"
         );
     }
+    if rustix::termios::tcgetpgrp(std::io::stdin()) != Ok(rustix::process::getpgrp()) {
+        bail!("`sinew approve` reads keys, so it cannot run in the background of its terminal");
+    }
     let state = wiring::state_dir(loaded)?;
     let _lock = lock(state.path())?;
     let socket = state.path().join(SOCKET);
@@ -44,7 +48,17 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
     };
     let removed = socket.clone();
     signals::exit_after(move || remove(&removed))?;
-    say("what your clients ask sinew appears here; Ctrl-C ends that");
+    say(&format!(
+        "questions about calls appear here, of each sinew with its state in {}; Ctrl-C ends this",
+        shown_path(state.path())
+    ));
+    if let Some(other) = loaded.said.places.other_state() {
+        say(&format!(
+            "clients start `sinew mcp` with another state directory until you confirm {} (`sinew trust`); unset it to \
+             answer them",
+            other.variable
+        ));
+    }
     runtime.block_on(serve(&listener))
 }
 
@@ -81,24 +95,26 @@ fn remove(socket: &Path) {
 }
 
 async fn serve(listener: &UnixListener) -> ! {
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let seats = Arc::new(Semaphore::new(MAX_WAITING));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        if let Ok(seat) = Arc::clone(&seats).try_acquire_owned() {
+        if let Ok(connection) = Arc::clone(&connections).try_acquire_owned() {
+            let seats = Arc::clone(&seats);
             tokio::spawn(async move {
                 // A process that only looked whether a terminal is there sends nothing.
-                let _ = answer(stream).await;
-                drop(seat);
+                let _ = answer(stream, &seats).await;
+                drop(connection);
             });
         }
     }
 }
 
 /// Answers the question of a connection, unless it is taken back.
-async fn answer(stream: UnixStream) -> std::io::Result<()> {
+async fn answer(stream: UnixStream, seats: &Semaphore) -> std::io::Result<()> {
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
         return Ok(());
     }
@@ -106,9 +122,8 @@ async fn answer(stream: UnixStream) -> std::io::Result<()> {
     let mut lines = BufReader::new(read);
     let question = read_line::<ShownQuestion>(&mut lines);
     let question = tokio::time::timeout(ARRIVAL, question).await??;
+    let Ok(_seat) = seats.try_acquire() else { return Ok(()) };
     write_line(&mut write, &FromTerminal::Arrived).await?;
-    // A person may look at another window.
-    let _ = std::io::stderr().write_all(b"\x07\n");
     tokio::select! {
         answer = terminal::ask(question, OnEnter::AsByDefault) => {
             match in_words(answer) {
