@@ -304,6 +304,17 @@ def terminal(root):
             contains(before + after, *shown)
             contains(after, f"[exit {code}]")
             true(made is None or (root / made).exists(), f"{made} was not made")
+    with check("a terminal of 20 columns shows what is asked beside the keys"):
+        if not shutil.which("tmux"):
+            raise Skip("there is no tmux")
+        long = "; ".join(f"ln -s a narrow-{n}" for n in range(12))
+        screen = Screen(root, f"{binary} --approvals ask call Bash '{{\"command\": \"{long}\"}}'", columns=20)
+        try:
+            shown = screen.until(r"Run\s+it\?\s+\[[^\]]*\]")
+            contains(shown.replace("\n", ""), "Run this command?$ ln -s a narrow-0", "show everything")
+            screen.type("n")
+        finally:
+            screen.close()
     with check("what was typed before the question is no answer to it"):
         if not shutil.which("tmux"):
             raise Skip("there is no tmux")
@@ -325,6 +336,70 @@ def terminal(root):
                               capture_output=True, text=True, stdin=subprocess.DEVNULL)
         equal(done.returncode, 0, done.stderr)
         true((root / "made").exists(), done.stderr)
+
+
+def signed_commits(directory):
+    """Commits are signed by a real SSH agent, which is lent to them once a session."""
+    if not shutil.which("ssh-agent"):
+        raise Skip("there is no ssh-agent")
+    root, ssh = directory / "signed", checks.Path.home() / ".ssh"
+    root.mkdir()
+    ssh.mkdir(mode=0o700)
+    key, place = ssh / "id_ed25519", str(directory / "agent.socket")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    checks.write(ssh / "allowed_signers", f"a@b.c {key.with_suffix('.pub').read_text()}")
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", place], stdout=subprocess.DEVNULL)
+    settings = {
+        "gpg.format": "ssh", "user.signingkey": f"{key}.pub", "user.name": "a", "user.email": "a@b.c",
+        "gpg.ssh.allowedSignersFile": ssh / "allowed_signers",
+    }
+    subprocess.run(["git", "init", "-q", "."], cwd=root, check=True)
+    for name, value in settings.items():
+        subprocess.run(["git", "config", name, value], cwd=root, check=True)
+    outside = {**os.environ, "SSH_AUTH_SOCK": place}
+    for _ in range(100):
+        if os.path.exists(place):
+            break
+        time.sleep(0.05)
+    subprocess.run(["ssh-add", "-q", key], env=outside, check=True)
+    pipe = subprocess.Popen(
+        [checks.binary(), "--root", root, "--approvals", "auto", "pipe"], env=outside,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )
+
+    def commit(n, answer, **needs):
+        """Returns what was asked, and the reply."""
+        arguments = {"command": f"git commit -q -S --allow-empty -m {n}", **needs}
+        print(json.dumps({"type": "call", "id": n, "name": "Bash", "arguments": arguments}), file=pipe.stdin, flush=True)
+        asked = None
+        for line in map(json.loads, pipe.stdout):
+            if line["type"] == "reply":
+                return asked, line
+            if line["type"] == "question":
+                asked = line
+                said = {"type": "answer", "question": line["question"], "answer": answer}
+                print(json.dumps(said), file=pipe.stdin, flush=True)
+
+    needs = {"needs": ["ssh-agent"], "why": "commits are signed here"}
+    try:
+        with check("a commit that is to be signed fails without the agent, and the reply names what it needs"):
+            asked, reply = commit(1, "no")
+            true(asked is None and not reply["ok"], reply)
+            contains(json.dumps(reply), 'needs=[\\"ssh-agent\\"]')
+        with check("the agent is lent once asked, for the session, and signs with the key of the home directory"):
+            asked, reply = commit(2, "session", **needs)
+            true(reply["ok"], reply)
+            contains(asked["head"][2], "it can sign and log in as you")
+            asked, reply = commit(3, "no", **needs)
+            true(asked is None and reply["ok"], (asked, reply))
+            for name in ("HEAD", "HEAD~1"):
+                shown = subprocess.run(["git", "verify-commit", name], cwd=root, capture_output=True, text=True)
+                equal(shown.returncode, 0, shown.stderr)
+    finally:
+        pipe.stdin.close()
+        equal(pipe.wait(60), 0)
+        agent.terminate()
+        agent.wait(10)
 
 
 def undo(root):
@@ -359,6 +434,8 @@ def body(directory):
     bytes_of_answers(root)
     terminal(root)
     undo(root)
+    with check("commits are signed by an agent: the case runs"):
+        signed_commits(directory)
 
 
 checks.run(body)

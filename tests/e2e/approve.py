@@ -147,12 +147,27 @@ async def without_an_answer(root):
 
     with check("without a terminal the call is denied at once, and the reply names the command"):
         await denied(["no approver is connected", "`sinew approve` in another terminal"], 4)
+    with check("a path outside the roots is denied with what opens it"):
+        note = checks.write(checks.Path.home() / "notes/outside.md", "x\n")
+        async with Client(server(root), mode="legacy") as client:
+            result = await call(client, "Read", {"file_path": str(note)})
+            equal(kind(result), "path_denied")
+            contains(checks.text(result), "it lies outside the roots", "`sinew approve` in a terminal", 'verdict = "allow"')
+            missing = await call(client, "Read", {"file_path": f"{note}.missing"})
+            equal(kind(missing), "path_denied")
     with terminal(root) as screen:
         pid = int(subprocess.run(["pgrep", "-n", "-f", f"^{checks.binary()} approve"], capture_output=True, text=True).stdout)
         with check("a terminal that is stopped answers nothing, and the call does not wait for it"):
             os.kill(pid, signal.SIGSTOP)
             await denied(["no approver answered"], 12)
             os.kill(pid, signal.SIGCONT)
+        with check("of a missing path outside the roots the question does not say that the model sees it"):
+            async with Client(server(root), mode="legacy") as client, anyio.create_task_group() as group:
+                group.start_soon(call, client, "Read", {"file_path": str(checks.Path.home() / "notes/none.md")})
+                shown = await anyio.to_thread.run_sync(screen.until, WAITS)
+                contains(shown, "Read none.md outside the project?", "nothing is there now")
+                await anyio.sleep(1.5)
+                screen.press("y")
         with check("a second `sinew approve` is refused"):
             other = Screen(root, f"{checks.binary()} approve")
             try:

@@ -11,11 +11,11 @@ class Screen:
 
     n_made = 0
 
-    def __init__(self, root, command):
+    def __init__(self, root, command, columns=120):
         # Each has a server of its own: one that ends takes new ones with it.
         Screen.n_made += 1
         self.name = f"sinew-e2e-{os.getpid()}-{Screen.n_made}"
-        self.tmux("new-session", "-d", "-s", self.name, "-x", "120", "-y", "40", "-c", str(root),
+        self.tmux("new-session", "-d", "-s", self.name, "-x", str(columns), "-y", "40", "-c", str(root),
                   "env", *[f"{name}={value}" for name, value in os.environ.items()
                            if name in ("HOME", "PATH", "XDG_STATE_HOME", "XDG_CONFIG_HOME")],
                   "sh", "-c", f"{command}; echo \"[exit $?]\"; sleep 60")

@@ -221,10 +221,12 @@ pub fn check_spelling(path: &Path) -> Result<(), FileError> {
 
 /// Returns the refusal of a path outside the roots.
 pub fn outside(roots: &Roots) -> FileError {
-    FileError::Denied(format!(
-        "it lies outside the roots: {}; start sinew with `--root DIR` to add one",
-        roots.words()
-    ))
+    outside_with(roots, "start sinew with `--root DIR` to add one")
+}
+
+/// Returns the refusal of a path outside the roots, with what opens it.
+pub fn outside_with(roots: &Roots, opens: &str) -> FileError {
+    FileError::Denied(format!("it lies outside the roots: {}; {opens}", roots.words()))
 }
 
 /// Lets the kernel resolve the parent directory. `None` means: walk instead.

@@ -15,6 +15,10 @@ const NO_FILES: &[&str] = &["/proc", "/sys", "/dev", "/run", "/var/run"];
 
 const CONTAINS_SECRETS: &str = "it lies outside the roots and contains a path that holds secrets by its name; name a directory in it";
 
+/// How a path outside the roots is opened where no approver can answer.
+const OPENS: &str = "an MCP client that supports elicitation asks its user, `sinew approve` in a terminal asks for every client; a \
+     rule of the user allows it that names it (`verdict = \"allow\"`, `paths = [\"/DIR/**\"]`), and `--root DIR` adds a root";
+
 impl Guard {
     /// Returns which claims of a call may be outside the roots: none where the settings deny it, or where the call is
     /// limited to a part of the roots.
@@ -90,7 +94,7 @@ impl Guard {
     pub(crate) fn outside_denied(&self, targets: &Targets) -> Option<ToolError> {
         let outside = targets.files.iter().find(|file| file.position == Position::Outside)?;
         let shown = outside.claim.path.clone().unwrap_or_default();
-        let denied = resolve::outside(&self.shared.roots);
+        let denied = resolve::outside_with(&self.shared.roots, OPENS);
         Some(outside.claim.about(FileError::about(denied, &shown)))
     }
 }

@@ -1,4 +1,4 @@
-//! Asks the user at the client by MCP elicitation; an answer covers the asking call only.
+//! Asks the user at the client by MCP elicitation.
 //!
 //! - With handshake and declared capability: the client gets an elicitation request; the reading thread
 //!   delivers the response.

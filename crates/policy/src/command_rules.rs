@@ -35,6 +35,9 @@ pub struct CommandRules {
     pub own: Vec<PathBuf>,
 }
 
+/// Why a command may not change a hidden path.
+pub const HIDDEN: &str = "it is hidden from commands";
+
 /// Why an operation is forbidden.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forbidden {
@@ -103,7 +106,7 @@ impl CommandJudge {
         // The session's own temporary files may be beneath a hidden path.
         let is_own = || self.rules.own.iter().any(|own| real.starts_with(own));
         if real.ancestors().any(|path| self.rules.hidden.contains(path)) && !is_own() {
-            return Err(Forbidden::Denied(String::from("it is hidden from commands")));
+            return Err(Forbidden::Denied(String::from(HIDDEN)));
         }
         Ok(())
     }

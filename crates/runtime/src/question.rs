@@ -86,7 +86,40 @@ pub fn warning(question: &Question) -> String {
 fn loses_something(question: &Question) -> bool {
     let only_looks = question.effects.iter().all(|effect| ["observe", "session"].contains(effect));
     let only_reads = question.effects == ["observe", "network"];
-    question.undo == UndoCover::None && !only_looks && !only_reads
+    question.undo == UndoCover::None && !only_looks && !only_reads || publishes(question).is_some()
+}
+
+/// Programs with the subcommand that sends something to others for good, and what that is called.
+const PUBLISHERS: [(&str, &str, &str); 9] = [
+    ("git", "push", "Push to another repository"),
+    ("cargo", "publish", "Publish a package"),
+    ("npm", "publish", "Publish a package"),
+    ("pnpm", "publish", "Publish a package"),
+    ("yarn", "publish", "Publish a package"),
+    ("bun", "publish", "Publish a package"),
+    ("uv", "publish", "Publish a package"),
+    ("twine", "upload", "Publish a package"),
+    ("docker", "push", "Push an image"),
+];
+
+/// Returns what a command with the network sends to others for good, by its text.
+fn publishes(question: &Question) -> Option<&'static str> {
+    let command = question.targets.command.as_ref()?;
+    if !question.effects.contains(&"network") {
+        return None;
+    }
+    command.analysis.segments.iter().find_map(|segment| {
+        let mut words =
+            segment.words.iter().map(String::as_str).skip_while(|word| word.contains('='));
+        let program = words.next()?.rsplit('/').next()?;
+        let mut has_value = false;
+        let subcommand = words.find(|word| {
+            let is_value = std::mem::replace(&mut has_value, ["-C", "-c"].contains(word));
+            !is_value && !word.starts_with('-')
+        })?;
+        let is_known = |(of, does, _): &&(&str, &str, &str)| *of == program && *does == subcommand;
+        PUBLISHERS.iter().find(is_known).map(|(_, _, what)| *what)
+    })
 }
 
 /// Returns what a question asks for, without its question mark.
@@ -106,6 +139,7 @@ fn headline(question: &Question) -> String {
         return match command.named.as_slice() {
             _ if !is_contained => String::from("Run WITHOUT a sandbox"),
             _ if opens => String::from("Open a terminal, where later input runs unasked"),
+            [] if let Some(what) = publishes(question) => String::from(what),
             [] if !command.extra.is_empty() => with_extra(&command.extra),
             [] if question.effects.contains(&"network") => {
                 String::from("Run with the network open")
@@ -244,8 +278,11 @@ fn circumstances(question: &Question) -> String {
     }
     let shows =
         |file: &FileTarget| file.position == Position::Outside && !file.claim.access.changes();
-    if files.iter().any(shows) {
+    let is_missing = |file: &FileTarget| file.state == FileState::Missing;
+    if files.iter().any(|file| shows(file) && !is_missing(file)) {
         all.push(String::from("the model sees what is in it"));
+    } else if files.iter().any(shows) {
+        all.push(String::from("nothing is there now"));
     }
     if let Some((added, removed)) = question.diff.as_deref().map(n_lines) {
         all.push(format!("+{added} −{removed} lines"));

@@ -312,7 +312,7 @@ fn go_on(
         // No caller knows its name.
         ongoing.kill();
     }
-    let Running { session, ordered, timeout, tty: _, may_need, undo } = running;
+    let Running { session, ordered, timeout, tty: _, hints, undo } = running;
     let mut spool = Tee { store, ongoing: &ongoing };
     let followed = Following::begin(ordered, KEEP, timeout).and_then(|mut following| {
         let became = following.follow(&mut spool, &|_| {})?;
@@ -324,7 +324,7 @@ fn go_on(
     let (exit, findings) = match followed {
         Ok(mut captured) => {
             let has_all = captured.findings.has_all_changes;
-            let mut findings = commands.findings(&mut captured, session.level.as_str(), may_need);
+            let mut findings = commands.findings(&mut captured, session.level.as_str(), hints);
             findings.changes = undo.map(|undo| end_undo(undo, has_all));
             let exit = match captured.became {
                 Became::Ended { is_left: true, .. } | Became::Lost => Exit::Lost,

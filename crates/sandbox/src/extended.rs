@@ -19,8 +19,11 @@ use super::session::{NoSession, Session};
 use super::wire::{Extra, Policy};
 use super::{COVERED, Commands, no_helper, no_session, rebuilt_dirs};
 
-/// Files beside the SSH agent that `ssh` needs, beneath a home directory. They hold no keys.
-const OF_SSH: &[&str] = &[".ssh/known_hosts", ".ssh/config"];
+/// The directory of a home with what `ssh` needs.
+const OF_SSH: &str = ".ssh";
+/// Files there that `ssh` and signatures need beside the agent, with all public keys. They hold no secrets.
+const SSH_FILES: &[&str] = &["known_hosts", "config", "allowed_signers"];
+const PUBLIC_KEY: &str = "pub";
 
 /// The variable that names the socket of the SSH agent.
 pub(super) const SSH_AGENT: &str = "SSH_AUTH_SOCK";
@@ -159,7 +162,7 @@ impl Commands {
     fn of_ssh_agent(&self) -> impl Iterator<Item = Extra> {
         let homes = self.settings.homes.iter().map(|home| super::real_or_same(home));
         let private = homes.filter(|home| self.private().dirs.contains(home));
-        let files = private.flat_map(|home| OF_SSH.iter().map(move |name| home.join(name)));
+        let files = private.flat_map(|home| of_ssh(&home.join(OF_SSH)));
         let all: Vec<PathBuf> = self.settings.ssh_agent.iter().cloned().chain(files).collect();
         all.into_iter().filter_map(|path| {
             let path = super::real_or_same(&path);
@@ -189,6 +192,19 @@ impl Commands {
         policy.extra = extras.to_vec();
         policy
     }
+}
+
+/// Returns the files of a directory that `ssh` and signatures need, as far as they are there.
+#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+fn of_ssh(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    let paths = entries.map(|entry| entry.path());
+    let is_needed = |path: &PathBuf| {
+        let is_named =
+            SSH_FILES.iter().any(|name| path.file_name().is_some_and(|own| own == *name));
+        is_named || path.extension().is_some_and(|ending| ending == PUBLIC_KEY)
+    };
+    paths.filter(is_needed).collect()
 }
 
 /// Returns the directory in which changes of an extra path are kept: the path, or that of a file.

@@ -189,13 +189,22 @@ pub struct Commands {
 
 type Sessions = HashMap<(String, PathGlobs), Arc<Session>>;
 
+/// Which needs a reply names.
+#[derive(Debug, Clone, Copy)]
+struct NeedHints {
+    /// Whether the call could have named any.
+    may_need: bool,
+    /// Whether the command had the SSH agent.
+    has_ssh_agent: bool,
+}
+
 /// A requested command, with the session that must outlive it.
 struct Running {
     session: Arc<Session>,
     ordered: RequestedCommand,
     timeout: Option<Duration>,
     tty: Option<Tty>,
-    may_need: bool,
+    hints: NeedHints,
     /// What keeps its changes, or why that failed; `None` if they are not to be kept.
     undo: Option<io::Result<Box<dyn CommandUndo>>>,
 }
@@ -345,8 +354,8 @@ impl Commands {
             None => (session.order(&order, stdin, job.merged, keeps), None),
         };
         let ordered = ordered.map_err(broken)?;
-        let may_need = job.may_need;
-        Ok(Running { session, ordered, timeout: job.timeout, tty, may_need, undo })
+        let hints = NeedHints { may_need: job.may_need, has_ssh_agent: job.extra.ssh_agent };
+        Ok(Running { session, ordered, timeout: job.timeout, tty, hints, undo })
     }
 
     fn containment(&self, session: &Session) -> Contained {
@@ -359,7 +368,12 @@ impl Commands {
 
     /// Takes the findings out of the captured output, in words: what a call may need is named if it can. That of a Unix
     /// datagram socket is reported only if the command failed: many programs go on without one.
-    fn findings(&self, captured: &mut Captured, level: &str, may_need: bool) -> SandboxFindings {
+    fn findings(
+        &self,
+        captured: &mut Captured,
+        level: &str,
+        NeedHints { may_need, has_ssh_agent }: NeedHints,
+    ) -> SandboxFindings {
         let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });
         let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
         let home = home.map(|(_, home)| Path::new(home));
@@ -369,7 +383,14 @@ impl Commands {
         let listed = listed.into_iter().filter(|(refused, _)| tells(refused));
         let mut listed: Vec<_> = listed.map(|refused| refusal::told(refused, home)).collect();
         if level != SandboxLevel::None.as_str() {
-            listed.extend(self.unseen_in(&captured.merged));
+            let unseen = self.unseen_in(&captured.merged).into_iter();
+            let is_new =
+                |one: &sinew_tool::Refused| listed.iter().all(|known| known.what != one.what);
+            let unseen: Vec<_> = unseen.filter(is_new).collect();
+            listed.extend(unseen);
+            if !succeeded {
+                listed.extend(Self::unreached_agents(&captured.merged, has_ssh_agent));
+            }
         }
         let is_offered = |need: &Need| may_need && self.may_be_needed(need);
         for refused in &mut listed {

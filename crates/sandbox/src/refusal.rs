@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use sinew_fs::undo_log::UnkeptReason;
+use sinew_policy::command_rules::HIDDEN;
 use sinew_tool::{Need, Refused, line_name};
 
 use super::usage::Exhausted;
@@ -32,10 +33,13 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             fails: true,
             ..base
         },
-        wire::Refused::Denied { why, .. } => Refused {
+        wire::Refused::Denied { path, why } => Refused {
             deed: "open",
+            grant: match &*why {
+                HIDDEN => format!("run.show = [{}]", quoted(&path.to_string_lossy())),
+                _ => String::from("tools.fs.deny_paths and tools.fs.allow_paths without it"),
+            },
             why,
-            grant: String::from("tools.fs.deny_paths and tools.fs.allow_paths without it"),
             ..base
         },
         wire::Refused::Outside { path } => Refused {

@@ -24,8 +24,8 @@ use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
 use super::{
-    AtOnce, CommandUndo, Commands, Job, Running, SandboxLevel, activate, broken, end_undo,
-    environment,
+    AtOnce, CommandUndo, Commands, Job, NeedHints, Running, SandboxLevel, activate, broken,
+    end_undo, environment,
 };
 use sinew_fs::store::Store;
 use sinew_policy::rules::PathGlobs;
@@ -151,7 +151,7 @@ impl Processes for CallProcesses {
             };
             let contained = commands.containment(&running.session);
             lock(&used).sandbox_level = Some(contained.level);
-            let (undo, may_need) = (running.undo.take(), running.may_need);
+            let (undo, hints) = (running.undo.take(), running.hints);
             let (captured, whole) = follow(running, (&caller, store), &options).await?;
             let has_all = captured.findings.has_all_changes;
             let is_quick = |undo: &io::Result<Box<dyn CommandUndo>>| {
@@ -168,7 +168,7 @@ impl Processes for CallProcesses {
                 &commands,
                 &caller,
                 captured,
-                (contained, may_need),
+                (contained, hints),
                 (keeps_cwd, &cwd),
                 whole,
             )?;
@@ -282,7 +282,7 @@ async fn follow(
     (caller, store): (&Caller, Option<Store>),
     options: &RunOptions,
 ) -> Result<(Captured, Whole), ToolError> {
-    let Running { session, ordered, timeout, tty: _, may_need: _, undo: _ } = running;
+    let Running { session, ordered, timeout, tty: _, hints: _, undo: _ } = running;
     let mut spool = ToStore::above(store, &caller.call_id, options.store_above);
     spool.progress = options.progress.clone();
     let progress = options.progress.clone();
@@ -361,11 +361,11 @@ fn finished(
     commands: &Commands,
     caller: &Caller,
     mut captured: Captured,
-    (contained, may_need): (Contained, bool),
+    (contained, hints): (Contained, NeedHints),
     (keeps_cwd, cwd_before): (bool, &Path),
     whole: Whole,
 ) -> Result<Finished, ToolError> {
-    let findings = commands.findings(&mut captured, contained.level, may_need);
+    let findings = commands.findings(&mut captured, contained.level, hints);
     let may_run_on = matches!(captured.became, Became::Lost | Became::Ended { is_left: true, .. });
     let (exit, n_left, cwd) = match captured.became {
         Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),

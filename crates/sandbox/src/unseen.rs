@@ -24,6 +24,15 @@ const COMPLAINTS: [&[u8]; 6] =
 /// Characters that end a path in a message.
 const DELIMITERS: &[u8] = b"'\"`:,;()[]{}<>\t\r ";
 
+/// Parts of the words of programs that reach no agent. OpenSSH, and git with GnuPG.
+const WITHOUT_SSH_AGENT: [&[u8]; 4] = [
+    b"load public key",
+    b"get agent socket",
+    b"connection to your authentication agent",
+    b"Permission denied (publickey",
+];
+const WITHOUT_GPG_AGENT: [&[u8]; 2] = [b"gpg failed to sign", b"t connect to the gpg-agent"];
+
 /// Why a command sees no path of a private directory but those that are shown.
 const PRIVATE: &str = "of private directories commands see only roots and tools";
 const SECRET: &str = "it holds secrets";
@@ -47,6 +56,33 @@ impl Commands {
         let is_hidden = |path: &Path| self.settings.hidden.iter().any(|dir| path.starts_with(dir));
         let private = self.private_in(&complaints, &is_hidden);
         hidden.into_iter().chain(private).take(MAX_TOLD).collect()
+    }
+
+    /// Returns the agents that a failed command did not reach, by its output. `has_ssh_agent`: whether it was lent.
+    pub(super) fn unreached_agents(output: &Kept, has_ssh_agent: bool) -> Vec<Refused> {
+        let (head, tail) = output.kept();
+        let names = |words: &[&[u8]]| {
+            words
+                .iter()
+                .any(|part| [head, &*tail].iter().any(|text| memmem::find(text, part).is_some()))
+        };
+        let refused = |what: &str, need| Refused {
+            deed: "reach",
+            fails: false,
+            what: what.to_owned(),
+            why: String::from("it signs and logs in as the user"),
+            grant: String::from("let the user run the command"),
+            need: Some(need),
+            times: 1,
+        };
+        let mut agents = Vec::new();
+        if !has_ssh_agent && names(&WITHOUT_SSH_AGENT) {
+            agents.push(refused("the SSH agent", Need::SshAgent));
+        }
+        if names(&WITHOUT_GPG_AGENT) {
+            agents.push(refused("the GPG agent", Need::Unsandboxed));
+        }
+        agents
     }
 
     fn hidden_in(&self, complaints: &[Vec<u8>]) -> Vec<Refused> {

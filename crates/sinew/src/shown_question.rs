@@ -146,8 +146,25 @@ impl ShownQuestion {
         self.diff.as_ref().is_some_and(|diff| MAX_DIFF < diff.lines().count())
     }
 
-    /// Returns the keys with what each covers.
-    pub(crate) fn prompt(&self, on_enter: OnEnter) -> String {
+    /// Returns the keys with what each covers. `window`: the columns and rows of the terminal. Where they do not show all from
+    /// the first line on, the first two come once more.
+    pub(crate) fn prompt(&self, on_enter: OnEnter, window: Option<(usize, usize)>) -> String {
+        let keys = self.keys(on_enter);
+        let Some((columns, rows)) = window.filter(|(columns, _)| *columns != 0) else {
+            return keys;
+        };
+        let n_rows = |text: &str| -> usize {
+            text.lines().map(|line| line.chars().count().div_ceil(columns).max(1)).sum()
+        };
+        if n_rows(&self.first(on_enter)) + n_rows(&keys) <= rows {
+            return keys;
+        }
+        let (keys, last) = keys.rsplit_once('\n').unwrap_or(("", &keys));
+        let [asked, object, _] = &self.head;
+        format!("{keys}\n{asked}\n{object}\n{last}")
+    }
+
+    fn keys(&self, on_enter: OnEnter) -> String {
         let diff = if self.diff.is_some() { "  d  show the difference\n" } else { "" };
         if on_enter == OnEnter::Runs {
             return format!("{diff}  ?  show everything\nEnter runs it, any other key denies it: ");

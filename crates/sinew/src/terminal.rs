@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, QueueSelector, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+};
 use sinew_tool::sync::lock;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 
@@ -74,7 +76,9 @@ pub(crate) async fn ask(question: ShownQuestion, on_enter: OnEnter) -> Answer {
         }
         let mode = OneKey::set();
         let mut keys = TerminalKeys { is_left: Arc::clone(&is_left), mode, quiet };
-        let answer = decide(&question, on_enter, &mut keys, &mut screen::errors());
+        let window = tcgetwinsize(io::stderr()).ok();
+        let window = window.map(|size| (size.ws_col.into(), size.ws_row.into()));
+        let answer = decide(&question, (on_enter, window), &mut keys, &mut screen::errors());
         let was_left = is_left.load(Ordering::SeqCst);
         *last = Some(LastAnswer { at: Instant::now(), was_left });
         answer.unwrap_or_else(|_| unanswered(on_enter))
@@ -223,11 +227,11 @@ fn has_input(is_left: &AtomicBool) -> bool {
 /// Shows a question and reads keys until one of them answers it. Only an explicit yes counts.
 fn decide(
     question: &ShownQuestion,
-    on_enter: OnEnter,
+    (on_enter, window): (OnEnter, Option<(usize, usize)>),
     keys: &mut impl Keys,
     out: &mut impl Write,
 ) -> io::Result<Answer> {
-    let prompt = question.prompt(on_enter);
+    let prompt = question.prompt(on_enter, window);
     write!(out, "{}{prompt}", question.first(on_enter))?;
     out.flush()?;
     keys.shown();
@@ -323,7 +327,7 @@ mod tests {
     fn answered(question: &Question, on_enter: OnEnter, typed: &str) -> (Answer, String) {
         let mut out = Vec::new();
         let question = ShownQuestion::of(question);
-        let answer = decide(&question, on_enter, &mut Typed(typed.bytes()), &mut out);
+        let answer = decide(&question, (on_enter, None), &mut Typed(typed.bytes()), &mut out);
         (answer.expect("it is written"), String::from_utf8_lossy(&out).into_owned())
     }
 
@@ -391,6 +395,18 @@ mod tests {
                 assert_eq!(&answer, expected, "{undo:?} {typed:?}");
                 assert!(shown.contains(prompt), "{shown}");
             }
+        }
+    }
+
+    #[test]
+    fn a_small_terminal_shows_the_first_lines_again() {
+        let question = ShownQuestion::of(&question(&[(Scope::Session, "git commit *")]));
+        for (window, n) in
+            [(None, 0), (Some((120, 40)), 0), (Some((20, 24)), 0), (Some((20, 6)), 1)]
+        {
+            let prompt = question.prompt(OnEnter::Denies, window);
+            assert_eq!(prompt.matches("Run Bash?").count(), n, "{window:?}: {prompt}");
+            assert!(prompt.ends_with("Run it? [y/s/?/N] "), "{prompt}");
         }
     }
 

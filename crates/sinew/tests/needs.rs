@@ -68,6 +68,37 @@ const READ: &[&str] = &["read:HOME/data"];
 const DENIED: Option<&str> = Some("approval_denied");
 
 #[test]
+fn a_push_says_that_it_cannot_be_undone() {
+    let place = place();
+    let mut pipe = Piped::start(&place, &["--approvals", "auto"]);
+    for (id, case) in [
+        Case {
+            line: "git -C . push --force origin main && true",
+            needs: &["network"],
+            asked: Some((
+                &["Push to another repository? Cannot be undone", "$ git -C . push"],
+                "no",
+            )),
+            error: DENIED,
+            words: "",
+        },
+        Case {
+            line: "git log && echo git push",
+            needs: &["network"],
+            asked: Some((&["Run with the network open?\""], "no")),
+            error: DENIED,
+            words: "",
+        },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        check(&place, &mut pipe, id as u64, &case);
+    }
+    pipe.end();
+}
+
+#[test]
 fn needs_are_asked_in_three_lines() {
     let place = place();
     let mut pipe = Piped::start(&place, &["--approvals", "auto"]);

@@ -14,7 +14,7 @@ pub struct SetupArgs {
     #[arg(long, requires = "client")]
     pub undo: bool,
     /// Show the commands and differences, and change nothing.
-    #[arg(long, requires = "client")]
+    #[arg(long)]
     pub dry_run: bool,
     /// Print one JSON object.
     #[arg(long)]
