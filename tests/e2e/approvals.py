@@ -392,6 +392,15 @@ def signed_commits(directory):
             contains(asked["head"][2], "it can sign and log in as you")
             asked, reply = commit(3, "no", **needs)
             true(asked is None and reply["ok"], (asked, reply))
+        with check("a link among the public keys leads a command nowhere"):
+            secret = checks.write(checks.Path.home() / "private/secret", "canary\n")
+            (ssh / "linked.pub").symlink_to(secret)
+            (ssh / "dir.pub").symlink_to(secret.parent)
+            look = f"git commit -q -S --allow-empty -m 4; cat {ssh}/*.pub {secret}; ls {secret.parent}"
+            asked, reply = commit(4, "once", command=look, **needs)
+            true(asked is not None, reply)
+            contains(json.dumps(reply), "ssh-ed25519 ")
+            true("canary" not in json.dumps(reply), reply)
             for name in ("HEAD", "HEAD~1"):
                 shown = subprocess.run(["git", "verify-commit", name], cwd=root, capture_output=True, text=True)
                 equal(shown.returncode, 0, shown.stderr)

@@ -472,9 +472,9 @@ impl Judged {
 
     /// Returns the error of a call that asks for a path outside the roots, where no person can answer. One whose command
     /// needs that path has another.
-    pub fn outside_denied(&self) -> Option<ToolError> {
+    pub fn outside_denied(&self, asks: bool) -> Option<ToolError> {
         let Contained { guard, targets, .. } = &self.contained;
-        self.extra().is_empty().then(|| guard.outside_denied(targets)).flatten()
+        self.extra().is_empty().then(|| guard.outside_denied(targets, asks)).flatten()
     }
 
     /// Clears the call if the ruling allows it.

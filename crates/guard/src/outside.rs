@@ -15,9 +15,12 @@ const NO_FILES: &[&str] = &["/proc", "/sys", "/dev", "/run", "/var/run"];
 
 const CONTAINS_SECRETS: &str = "it lies outside the roots and contains a path that holds secrets by its name; name a directory in it";
 
-/// How a path outside the roots is opened where no approver can answer.
+/// How a path outside the roots is opened where no approver is connected.
 const OPENS: &str = "an MCP client that supports elicitation asks its user, `sinew approve` in a terminal asks for every client; a \
      rule of the user allows it that names it (`verdict = \"allow\"`, `paths = [\"/DIR/**\"]`), and `--root DIR` adds a root";
+/// How it is opened where `--approvals` asks no person.
+const OPENS_UNASKED: &str = "`--approvals` asks no person here; a rule of the user allows it that names it (`verdict = \"allow\"`, \
+     `paths = [\"/DIR/**\"]`), and `--root DIR` adds a root";
 
 impl Guard {
     /// Returns which claims of a call may be outside the roots: none where the settings deny it, or where the call is
@@ -90,11 +93,13 @@ impl Guard {
             && self.rules.check(real).is_ok()
     }
 
-    /// Returns the error for the first path outside the roots that asks, where no approver can answer.
-    pub(crate) fn outside_denied(&self, targets: &Targets) -> Option<ToolError> {
+    /// Returns the error for the first path outside the roots that asks, where no approver can answer. `asks`: whether one
+    /// could be asked.
+    pub(crate) fn outside_denied(&self, targets: &Targets, asks: bool) -> Option<ToolError> {
         let outside = targets.files.iter().find(|file| file.position == Position::Outside)?;
         let shown = outside.claim.path.clone().unwrap_or_default();
-        let denied = resolve::outside_with(&self.shared.roots, OPENS);
+        let denied =
+            resolve::outside_with(&self.shared.roots, if asks { OPENS } else { OPENS_UNASKED });
         Some(outside.claim.about(FileError::about(denied, &shown)))
     }
 }

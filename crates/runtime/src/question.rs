@@ -67,12 +67,12 @@ pub fn warning(question: &Question) -> String {
     let Targets { command, files, .. } = &question.targets;
     let names = command.iter().flat_map(|command| command.named.iter().copied());
     let named = names.chain(files.iter().filter_map(|file| file.protected)).next();
-    if loses_something(question) {
+    if command.as_ref().is_some_and(|command| command.extra.ssh_agent) {
+        String::from("It can sign and log in as you, and that cannot be undone.")
+    } else if loses_something(question) {
         String::from("What this does cannot be undone.")
     } else if let Some(what) = named.and_then(sinew_guard::what_happens) {
         format!("After a change, {what}.")
-    } else if command.as_ref().is_some_and(|command| command.extra.ssh_agent) {
-        String::from("It can sign and log in as you, and that cannot be undone.")
     } else if question.effects.contains(&"network") && command.is_some() {
         String::from("What it sends cannot be undone; it can send project files anywhere.")
     } else if question.is_open {
@@ -108,18 +108,36 @@ fn publishes(question: &Question) -> Option<&'static str> {
     if !question.effects.contains(&"network") {
         return None;
     }
-    command.analysis.segments.iter().find_map(|segment| {
-        let mut words =
-            segment.words.iter().map(String::as_str).skip_while(|word| word.contains('='));
-        let program = words.next()?.rsplit('/').next()?;
-        let mut has_value = false;
-        let subcommand = words.find(|word| {
-            let is_value = std::mem::replace(&mut has_value, ["-C", "-c"].contains(word));
-            !is_value && !word.starts_with('-')
-        })?;
-        let is_known = |(of, does, _): &&(&str, &str, &str)| *of == program && *does == subcommand;
-        PUBLISHERS.iter().find(is_known).map(|(_, _, what)| *what)
+    command.analysis.commands.all.iter().find_map(|pieces| {
+        let words: Vec<&str> = pieces.iter().map(|piece| piece.known().unwrap_or("")).collect();
+        let (program, rest) = words.split_first()?;
+        let program = program.rsplit('/').next()?;
+        let is_tried = rest.iter().any(|word| ["--dry-run", "--help"].contains(word));
+        let does = |subcommand: &str| match program {
+            "git" => git_subcommand(rest) == Some(subcommand),
+            _ => rest.contains(&subcommand),
+        };
+        let is_known =
+            |(of, subcommand, _): &&(&str, &str, &str)| *of == program && does(subcommand);
+        PUBLISHERS.iter().find(is_known).map(|(_, _, what)| *what).filter(|_| !is_tried)
     })
+}
+
+/// Returns the subcommand of a git command by its words after `git`.
+fn git_subcommand<'a>(words: &[&'a str]) -> Option<&'a str> {
+    let mut has_value = false;
+    let mut words = words.iter().copied();
+    words.find(|word| {
+        let takes_value = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"].contains(word);
+        let is_value = std::mem::replace(&mut has_value, takes_value);
+        !is_value && !word.starts_with('-')
+    })
+}
+
+/// Returns whether a command is one program with the network and nothing else.
+fn does_one_thing(command: &CommandTarget) -> bool {
+    let extra = &command.extra;
+    command.analysis.segments.len() == 1 && extra.paths.is_empty() && !extra.ssh_agent
 }
 
 /// Returns what a question asks for, without its question mark.
@@ -139,7 +157,9 @@ fn headline(question: &Question) -> String {
         return match command.named.as_slice() {
             _ if !is_contained => String::from("Run WITHOUT a sandbox"),
             _ if opens => String::from("Open a terminal, where later input runs unasked"),
-            [] if let Some(what) = publishes(question) => String::from(what),
+            [] if let Some(what) = publishes(question).filter(|_| does_one_thing(command)) => {
+                String::from(what)
+            }
             [] if !command.extra.is_empty() => with_extra(&command.extra),
             [] if question.effects.contains(&"network") => {
                 String::from("Run with the network open")

@@ -194,11 +194,16 @@ impl Commands {
     }
 }
 
-/// Returns the files of a directory that `ssh` and signatures need, as far as they are there.
+/// Returns the files of a directory that `ssh` and signatures need, as far as they are there. Links are left out: what they
+/// lead to may be a private key, or change.
 #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 fn of_ssh(dir: &Path) -> Vec<PathBuf> {
+    if !std::fs::symlink_metadata(dir).is_ok_and(|dir| dir.is_dir()) {
+        return Vec::new();
+    }
     let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
-    let paths = entries.map(|entry| entry.path());
+    let is_file = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    let paths = entries.filter(is_file).map(|entry| entry.path());
     let is_needed = |path: &PathBuf| {
         let is_named =
             SSH_FILES.iter().any(|name| path.file_name().is_some_and(|own| own == *name));

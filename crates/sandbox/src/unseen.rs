@@ -72,15 +72,15 @@ impl Commands {
             what: what.to_owned(),
             why: String::from("it signs and logs in as the user"),
             grant: String::from("let the user run the command"),
-            need: Some(need),
+            need,
             times: 1,
         };
         let mut agents = Vec::new();
         if !has_ssh_agent && names(&WITHOUT_SSH_AGENT) {
-            agents.push(refused("the SSH agent", Need::SshAgent));
+            agents.push(refused("the SSH agent", Some(Need::SshAgent)));
         }
         if names(&WITHOUT_GPG_AGENT) {
-            agents.push(refused("the GPG agent", Need::Unsandboxed));
+            agents.push(refused("the GPG agent", None));
         }
         agents
     }

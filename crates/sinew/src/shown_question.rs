@@ -154,14 +154,17 @@ impl ShownQuestion {
             return keys;
         };
         let n_rows = |text: &str| -> usize {
-            text.lines().map(|line| line.chars().count().div_ceil(columns).max(1)).sum()
+            text.lines()
+                .map(|line| line.chars().map(width).sum::<usize>().div_ceil(columns).max(1))
+                .sum()
         };
         if n_rows(&self.first(on_enter)) + n_rows(&keys) <= rows {
             return keys;
         }
         let (keys, last) = keys.rsplit_once('\n').unwrap_or(("", &keys));
         let [asked, object, _] = &self.head;
-        format!("{keys}\n{asked}\n{object}\n{last}")
+        let of = self.of.as_ref().map_or_else(String::new, |of| format!("{of}:\n"));
+        format!("{keys}\n{of}{asked}\n{object}\n{last}")
     }
 
     fn keys(&self, on_enter: OnEnter) -> String {
@@ -190,5 +193,14 @@ impl ShownQuestion {
     fn what(&self, scope: Scope) -> Option<&str> {
         let cover = self.covers.iter().find(|cover| cover.scope == scope.as_str());
         cover.map(|cover| cover.what.as_str())
+    }
+}
+
+/// Returns how many columns a character takes at most.
+fn width(character: char) -> usize {
+    match character {
+        '\t' => 8,
+        _ if character.is_ascii() => 1,
+        _ => 2,
     }
 }

@@ -170,6 +170,8 @@ impl Keys for TerminalKeys {
 
     fn line(&mut self) -> Option<String> {
         self.mode = None;
+        // A key before the change of mode would pass for a line that has no end.
+        let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
         let mut line = String::new();
         has_input(&self.is_left).then(|| {
             let _ = io::stdin().read_line(&mut line);
@@ -232,6 +234,8 @@ fn decide(
     out: &mut impl Write,
 ) -> io::Result<Answer> {
     let prompt = question.prompt(on_enter, window);
+    // After everything else nothing may be left of the first lines.
+    let again = question.prompt(on_enter, window.map(|(columns, _)| (columns, 0)));
     write!(out, "{}{prompt}", question.first(on_enter))?;
     out.flush()?;
     keys.shown();
@@ -260,11 +264,11 @@ fn decide(
                 return Ok(Answer::No((!reason.is_empty()).then(|| reason.to_owned())));
             }
             b'd' | b'D' if let Some(diff) = question.diff() => {
-                write!(out, "\n{diff}{prompt}")?;
+                write!(out, "\n{diff}{again}")?;
                 out.flush()?;
             }
             b'?' => {
-                write!(out, "\n{}{prompt}", question.words())?;
+                write!(out, "\n{}{again}", question.words())?;
                 out.flush()?;
             }
             _ => {

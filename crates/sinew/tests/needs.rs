@@ -73,12 +73,36 @@ fn a_push_says_that_it_cannot_be_undone() {
     let mut pipe = Piped::start(&place, &["--approvals", "auto"]);
     for (id, case) in [
         Case {
-            line: "git -C . push --force origin main && true",
+            line: "git --git-dir .git push origin main",
             needs: &["network"],
             asked: Some((
-                &["Push to another repository? Cannot be undone", "$ git -C . push"],
+                &["Push to another repository? Cannot be undone", "$ git --git-dir"],
                 "no",
             )),
+            error: DENIED,
+            words: "",
+        },
+        Case {
+            line: "git -C . push --force && true",
+            needs: &["network"],
+            asked: Some((
+                &["Run with the network open? Cannot be undone", "$ git -C . push"],
+                "no",
+            )),
+            error: DENIED,
+            words: "",
+        },
+        Case {
+            line: "sh -c 'git push'",
+            needs: &["network"],
+            asked: Some((&["? Cannot be undone", "$ sh -c"], "no")),
+            error: DENIED,
+            words: "",
+        },
+        Case {
+            line: "git push --dry-run",
+            needs: &["network"],
+            asked: Some((&["Run with the network open?\""], "no")),
             error: DENIED,
             words: "",
         },

@@ -158,7 +158,7 @@ async fn ask(
         Approvals::TrustClient if call.wants_person() => {}
         // It is a yes to what stays in the roots and in the sandbox.
         Approvals::Allow if call.leaves_roots() || call.leaves_sandbox() => {
-            return Err(call.outside_denied().unwrap_or_else(|| no_person(call, false)));
+            return Err(call.outside_denied(false).unwrap_or_else(|| no_person(call, false)));
         }
         Approvals::Allow | Approvals::TrustClient => {
             open.entry.asked(runtime.approvals.as_str());
@@ -169,7 +169,7 @@ async fn ask(
                 unanswered(ruling, "`--approvals deny` is set")
                     .hint("the user can restart sinew without it, so that a person is asked")
             };
-            return Err(call.outside_denied().unwrap_or_else(denied));
+            return Err(call.outside_denied(false).unwrap_or_else(denied));
         }
         Approvals::Auto | Approvals::Ask => {}
     }
@@ -183,7 +183,7 @@ async fn ask(
             true => no_person(call, true),
             false => unanswered(ruling, "no approver is connected"),
         };
-        return Err(call.outside_denied().unwrap_or_else(denied));
+        return Err(call.outside_denied(true).unwrap_or_else(denied));
     }
     let diff = match preview(runtime, judged, open, options).await {
         // What would come of it tells what is in the file.
