@@ -170,13 +170,19 @@ impl Keys for TerminalKeys {
 
     fn line(&mut self) -> Option<String> {
         self.mode = None;
-        // A key before the change of mode would pass for a line that has no end.
-        let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
-        let mut line = String::new();
-        has_input(&self.is_left).then(|| {
-            let _ = io::stdin().read_line(&mut line);
-            line
-        })
+        // Keys from before the change of mode are read without an end of line.
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            let mut some = [0; 256];
+            if !has_input(&self.is_left) {
+                return None;
+            }
+            match rustix::io::retry_on_intr(|| rustix::io::read(io::stdin(), &mut some)) {
+                Ok(n @ 1..) => line.extend(some.iter().take(n)),
+                _ => break,
+            }
+        }
+        Some(String::from_utf8_lossy(&line).into_owned())
     }
 }
 
