@@ -15,5 +15,6 @@ pub mod judge;
 pub mod named;
 pub mod protected;
 pub mod proxies;
+pub mod publishing;
 pub mod rule;
 pub mod rules;

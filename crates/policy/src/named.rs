@@ -281,8 +281,8 @@ fn around(name: &str) -> Vec<String> {
     vec![format!("pre{name}"), name.to_owned(), format!("post{name}")]
 }
 
-/// Returns the protected name for which a command of git sets a refused value.
-fn of_git(words: &[&str]) -> Option<&'static str> {
+/// Returns the subcommand of git, and the words after it.
+pub(crate) fn git_command<'a>(words: &[&'a str]) -> Option<(&'a str, Vec<&'a str>)> {
     let mut words = words.iter().copied();
     let command = loop {
         match words.next()? {
@@ -291,7 +291,12 @@ fn of_git(words: &[&str]) -> Option<&'static str> {
             command => break command,
         }
     };
-    let words: Vec<&str> = words.collect();
+    Some((command, words.collect()))
+}
+
+/// Returns the protected name for which a command of git sets a refused value.
+fn of_git(words: &[&str]) -> Option<&'static str> {
+    let (command, words) = git_command(words)?;
     let is_refused = match command {
         "config" => sets_refused(&words),
         "remote" | "submodule" => words.contains(&"set-url"),

@@ -89,49 +89,11 @@ fn loses_something(question: &Question) -> bool {
     question.undo == UndoCover::None && !only_looks && !only_reads || publishes(question).is_some()
 }
 
-/// Programs with the subcommand that sends something to others for good, and what that is called.
-const PUBLISHERS: [(&str, &str, &str); 9] = [
-    ("git", "push", "Push to another repository"),
-    ("cargo", "publish", "Publish a package"),
-    ("npm", "publish", "Publish a package"),
-    ("pnpm", "publish", "Publish a package"),
-    ("yarn", "publish", "Publish a package"),
-    ("bun", "publish", "Publish a package"),
-    ("uv", "publish", "Publish a package"),
-    ("twine", "upload", "Publish a package"),
-    ("docker", "push", "Push an image"),
-];
-
 /// Returns what a command with the network sends to others for good, by its text.
 fn publishes(question: &Question) -> Option<&'static str> {
     let command = question.targets.command.as_ref()?;
-    if !question.effects.contains(&"network") {
-        return None;
-    }
-    command.analysis.commands.all.iter().find_map(|pieces| {
-        let words: Vec<&str> = pieces.iter().map(|piece| piece.known().unwrap_or("")).collect();
-        let (program, rest) = words.split_first()?;
-        let program = program.rsplit('/').next()?;
-        let is_tried = rest.iter().any(|word| ["--dry-run", "--help"].contains(word));
-        let does = |subcommand: &str| match program {
-            "git" => git_subcommand(rest) == Some(subcommand),
-            _ => rest.contains(&subcommand),
-        };
-        let is_known =
-            |(of, subcommand, _): &&(&str, &str, &str)| *of == program && does(subcommand);
-        PUBLISHERS.iter().find(is_known).map(|(_, _, what)| *what).filter(|_| !is_tried)
-    })
-}
-
-/// Returns the subcommand of a git command by its words after `git`.
-fn git_subcommand<'a>(words: &[&'a str]) -> Option<&'a str> {
-    let mut has_value = false;
-    let mut words = words.iter().copied();
-    words.find(|word| {
-        let takes_value = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"].contains(word);
-        let is_value = std::mem::replace(&mut has_value, takes_value);
-        !is_value && !word.starts_with('-')
-    })
+    let has_network = question.effects.contains(&"network");
+    has_network.then(|| sinew_guard::publishes(&command.analysis.commands)).flatten()
 }
 
 /// Returns whether a command is one program with the network and nothing else.

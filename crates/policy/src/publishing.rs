@@ -1,0 +1,62 @@
+//! Finds commands that send something to others for good, such as a push, by their text. Aliases and scripts are not seen.
+
+use sinew_tool::CommandList;
+
+use crate::named;
+
+/// Programs with the subcommand that publishes, and what that is called.
+const PUBLISHERS: [(&str, &str, &str); 9] = [
+    ("git", "push", "Push to another repository"),
+    ("cargo", "publish", "Publish a package"),
+    ("npm", "publish", "Publish a package"),
+    ("pnpm", "publish", "Publish a package"),
+    ("yarn", "publish", "Publish a package"),
+    ("bun", "publish", "Publish a package"),
+    ("uv", "publish", "Publish a package"),
+    ("twine", "upload", "Publish a package"),
+    ("docker", "push", "Push an image"),
+];
+
+/// Returns the deed of the first command that publishes something.
+pub fn publishes(commands: &CommandList) -> Option<&'static str> {
+    commands.all.iter().find_map(|pieces| {
+        let words: Vec<&str> = pieces.iter().map(|piece| piece.known().unwrap_or("")).collect();
+        let (program, rest) = words.split_first()?;
+        let program = program.rsplit('/').next()?;
+        let is_tried = rest.iter().any(|word| ["--dry-run", "--help"].contains(word));
+        let does = |subcommand: &str| match program {
+            "git" => named::git_command(rest).is_some_and(|(command, _)| command == subcommand),
+            _ => rest.contains(&subcommand),
+        };
+        let is_known =
+            |(of, subcommand, _): &&(&str, &str, &str)| *of == program && does(subcommand);
+        PUBLISHERS.iter().find(is_known).map(|(_, _, what)| *what).filter(|_| !is_tried)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sinew_tool::Piece;
+
+    use super::*;
+
+    #[test]
+    fn publishing_is_known_by_program_and_subcommand() {
+        for (words, expected) in [
+            ("git push origin main", Some("Push to another repository")),
+            ("git -C push push", Some("Push to another repository")),
+            ("/usr/bin/git --git-dir d push", Some("Push to another repository")),
+            ("git commit -m push", None),
+            ("git stash push", None),
+            ("git push --dry-run", None),
+            ("npm -w pkg publish", Some("Publish a package")),
+            ("docker image push x", Some("Push an image")),
+            ("echo git push", None),
+            ("git", None),
+        ] {
+            let pieces = words.split(' ').map(|word| Piece::Known(word.to_owned())).collect();
+            let commands = CommandList { all: vec![pieces], ..CommandList::default() };
+            assert_eq!(publishes(&commands), expected, "{words}");
+        }
+    }
+}
