@@ -112,6 +112,25 @@ async def elicitation(root):
                 result = await call(client, "Bash", {"command": f"sh {file.name}"})
                 equal(kind(result), "stale")
                 contains(checks.text(result), file.name, "changed after")
+        with check(f"{way}: a command waits while the person thinks of what undo cannot keep"):
+            large = root / f"large-{way}"
+            with large.open("wb") as file:
+                file.truncate(65 << 20)
+            person = Person(no, yes, after=2)
+            at = StdioServerParameters(
+                command=checks.binary(), args=["--root", str(root), "mcp"], env=dict(os.environ), cwd=root
+            )
+            line = f"touch before-{way}; echo x >>{large.name}"
+            async with Client(at, mode=way, elicitation_callback=person) as client:
+                for words, size in (("a person denied it", 65 << 20), ("cannot be undone: large", (65 << 20) + 2)):
+                    # The command may run for less than the person takes.
+                    result = await call(client, "Bash", {"command": line, "timeout": 1000})
+                    contains(checks.text(result), words)
+                    equal(large.stat().st_size, size)
+            equal(len(person.asked), 2)
+            contains(person.asked[0].message, f"Change {large.name} (65.0 MiB) for good? Cannot be undone", f"$ {line}")
+            answer = person.asked[0].requested_schema["properties"]["answer"]
+            equal((answer["default"], [one["const"] for one in answer["oneOf"]]), ("deny", ["once", "deny"]))
         with check(f"{way}: a client that cannot ask is told at once"):
             async with Client(server(root), mode=way) as client:
                 began = time.monotonic()

@@ -65,7 +65,7 @@ use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
 use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{
-    Case, PROTECTED, Rules, UNDO, in_sandbox, judge_taken, may_run_undone, with_written,
+    Case, PROTECTED, Rules, in_sandbox, judge_taken, may_run_undone, with_written,
 };
 use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
 use sinew_records::knowledge::CallKnowledge;
@@ -648,6 +648,7 @@ impl Judged {
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {
         let bound = bound || self.contained.restoring.is_some();
+        let must_undo = self.must_undo();
         let clearance = Clearance {
             contained: self.contained,
             narrowed: self.narrowed,
@@ -655,7 +656,7 @@ impl Judged {
             #[cfg(feature = "web")]
             hosts: self.hosts,
             bound,
-            must_undo: self.ruling.rule == UNDO,
+            must_undo,
         };
         (self.ruling.verdict == verdict).then_some(clearance)
     }

@@ -19,6 +19,7 @@ mod open;
 mod run;
 mod shape;
 mod tell;
+mod unkept;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //! Nothing is cut but the body of a request, a message and an argument beyond 20,000 bytes, and the question says so. Invisible characters are
 //! escaped, so that an approver sees all that an answer covers.
 
+mod unkept;
+
 use std::fmt::Write;
 use std::path::Path;
 
@@ -106,6 +108,9 @@ fn does_one_thing(command: &CommandTarget) -> bool {
 fn headline(question: &Question) -> String {
     let Targets { command, files, urls, hosts, message, .. } = &question.targets;
     let tool = &question.tool;
+    if let Some(change) = &question.unkept {
+        return unkept::headline(change);
+    }
     if let Some(origin) = &question.tool_origin {
         return format!("Call {} of the MCP server {}", origin.tool, origin.server);
     }
@@ -246,6 +251,7 @@ fn object(question: &Question) -> (String, bool) {
 fn circumstances(question: &Question) -> String {
     let Targets { command, files, .. } = &question.targets;
     let mut all = Vec::new();
+    all.extend(question.unkept.iter().flat_map(unkept::circumstances));
     if let Some(command) = command {
         all.extend(question.sandbox.as_ref().map(|sandbox| format!("sandbox: {sandbox}")));
         let extra = &command.extra;
@@ -522,6 +528,9 @@ pub fn to_json(question: &Question) -> Value {
         "arguments": question.arguments,
         "is_open": question.is_open,
         "undo": question.undo.as_str(),
+        "unkept": question.unkept.as_ref().map(|change| {
+            json!({ "path": change.path.to_string_lossy(), "size": change.size, "removes": change.removes })
+        }),
         "head": head(question),
         "sandbox": question.sandbox,
         "diff": question.diff,
@@ -595,6 +604,7 @@ mod tests {
             arguments: Arguments::new(),
             is_open: false,
             undo: UndoCover::All,
+            unkept: None,
             diff: Some(String::from("@@ -0,0 +1,2 @@\n+a\u{202e}b\u{1b}[2J\tc\n+d\r\n")),
             sandbox: None,
             rule: "change",

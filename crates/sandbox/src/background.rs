@@ -314,7 +314,7 @@ fn go_on(
     }
     let Running { session, ordered, timeout, tty: _, hints, undo } = running;
     let mut spool = Tee { store, ongoing: &ongoing };
-    let followed = Following::begin(ordered, KEEP, timeout).and_then(|mut following| {
+    let followed = Following::begin(ordered, KEEP, timeout, None).and_then(|mut following| {
         let became = following.follow(&mut spool, &|_| {})?;
         Ok(following.end(became, &mut spool)?.0)
     });

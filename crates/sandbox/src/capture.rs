@@ -10,17 +10,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
+use sinew_tool::AsksUnkept;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
+use super::asking::{self, Pause};
 use super::kept::Kept;
 use super::wire::{self, Command, End, Findings, Refusal, Report};
 
@@ -100,6 +103,7 @@ pub(super) struct Following {
     clock: Clock,
     began: Instant,
     timeout: Option<Duration>,
+    asks: Option<Arc<dyn AsksUnkept>>,
     findings: Findings,
 }
 
@@ -108,7 +112,9 @@ type Told = io::Result<Option<(Report, Vec<OwnedFd>)>>;
 
 /// When the next actions are due.
 struct Clock {
+    /// Time in pauses does not count for it.
     stop_at: Option<Instant>,
+    pause: Arc<Pause>,
     lost_at: Option<Instant>,
     tell_at: Instant,
 }
@@ -118,6 +124,7 @@ impl Following {
         ordered: RequestedCommand,
         keep: Keep,
         timeout: Option<Duration>,
+        asks: Option<Arc<dyn AsksUnkept>>,
     ) -> io::Result<Self> {
         let began = ordered.at;
         for stream in ordered.streams() {
@@ -136,11 +143,13 @@ impl Following {
             capture,
             clock: Clock {
                 stop_at: timeout.and_then(|timeout| began.checked_add(timeout + LATE)),
+                pause: Arc::default(),
                 lost_at: None,
                 tell_at: began + TELL,
             },
             began,
             timeout,
+            asks,
             findings: Findings::default(),
         })
     }
@@ -168,7 +177,13 @@ impl Following {
             };
             let wait = next.saturating_duration_since(Instant::now());
             if self.capture.wait(&self.ordered, wait, spool)? {
-                return Ok(self.hear(wire::receive(&self.ordered.line)));
+                match wire::receive(&self.ordered.line) {
+                    Ok(Some((Report::Asks(asked), _))) => {
+                        let line = self.ordered.line.as_fd();
+                        asking::ask(self.asks.as_ref(), &self.clock.pause, line, asked);
+                    }
+                    told => return Ok(self.hear(told)),
+                }
             }
         }
     }
@@ -181,7 +196,7 @@ impl Following {
         tell: &(dyn Fn(u64) + Sync),
         taken_back: impl Future<Output = ()>,
     ) -> io::Result<(Self, Option<Became>)> {
-        let Self { ordered, mut capture, mut clock, began, timeout, findings } = self;
+        let Self { ordered, mut capture, mut clock, began, timeout, asks, findings } = self;
         // The command already runs. Register the fds on the thread that continues this task: on another, each
         // piece of output would wake that thread.
         yield_now().await;
@@ -221,6 +236,10 @@ impl Following {
                     ready?;
                     told = match line.try_io(Interest::READABLE, || wire::receive(&line)) {
                         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+                        Ok(Some((Report::Asks(asked), _))) => {
+                            asking::ask(asks.as_ref(), &clock.pause, line.as_fd(), asked);
+                            None
+                        }
                         told => Some(told),
                     };
                 }
@@ -233,7 +252,7 @@ impl Following {
             stdout: stdout.into_nonblocking_fd()?,
             stderr: stderr.map(Receiver::into_nonblocking_fd).transpose()?,
         };
-        let mut following = Self { ordered, capture, clock, began, timeout, findings };
+        let mut following = Self { ordered, capture, clock, began, timeout, asks, findings };
         let became = told.map(|told| following.hear(told));
         Ok((following, became))
     }
@@ -248,7 +267,7 @@ impl Following {
                 let out_of_time = out_of_time || was_late;
                 Became::Ended { end, n_left, is_left, cwd, out_of_time }
             }
-            Ok(None) | Err(_) => Became::Lost,
+            Ok(Some((Report::Asks(_), _)) | None) | Err(_) => Became::Lost,
         }
     }
 
@@ -270,7 +289,8 @@ impl Clock {
     /// Acts on the times that have passed; returns the next one, or `None` if the supervisor is lost.
     fn keep_time(&mut self, line: impl AsFd, total: u64, tell: &dyn Fn(u64)) -> Option<Instant> {
         let now = Instant::now();
-        if self.stop_at.is_some_and(|at| at <= now) {
+        let stop_at = self.stop_at.and_then(|at| self.pause.over_at(at));
+        if stop_at.is_some_and(|at| at <= now) {
             self.stop_at = None;
             self.lost_at = Some(now + LOST);
             let _ = wire::send(line, &Command::Stop, &[]);
@@ -282,7 +302,8 @@ impl Clock {
             tell(total);
             self.tell_at = now + TELL;
         }
-        [self.stop_at, self.lost_at, Some(self.tell_at)].into_iter().flatten().min()
+        let stop_at = self.stop_at.and_then(|at| self.pause.over_at(at));
+        [stop_at, self.lost_at, Some(self.tell_at)].into_iter().flatten().min()
     }
 }
 

@@ -23,7 +23,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use super::fork_server::Notifier;
 use super::kill_scope::Killer;
 use super::sandbox::Sandbox;
-use super::wire::{self, Notice, Refusal, SpawnRequest};
+use super::wire::{self, Notice, Refusal, SpawnRequest, Unkept};
 use crate::spawn::{self, Calls, Program};
 use sinew_fs::stat::identity_of;
 
@@ -42,8 +42,8 @@ pub(super) struct SupervisorRequest {
     pub(super) grace: Duration,
     /// Protected names that the command may change besides those of the session.
     pub(super) granted: Vec<String>,
-    /// Whether the command may change only what can be kept for undo.
-    pub(super) must_undo: bool,
+    /// What becomes of changes that cannot be kept for undo.
+    pub(super) unkept: Unkept,
     /// The free space of each disk of the sandbox, in bytes.
     pub(super) free: Vec<u64>,
 }
@@ -135,13 +135,13 @@ pub(super) fn start_next(
         let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
-            Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal, free } => {
+            Notice::Ordered { timeout_ms, grace_ms, granted, unkept, has_terminal, free } => {
                 started.ordered = handle.map(|line| SupervisorRequest {
                     line,
                     timeout: timeout_ms.map(Duration::from_millis),
                     grace: Duration::from_millis(grace_ms),
                     granted,
-                    must_undo,
+                    unkept,
                     free,
                 });
                 started.terminal = handles.by_ref().take(usize::from(has_terminal)).next();
@@ -194,12 +194,12 @@ fn become_command(
     let undo_handles = undo.iter().map(AsFd::as_fd);
     let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).chain(undo_handles).collect();
     let (timeout_ms, grace_ms) = (order.timeout_ms, order.grace_ms);
-    let (granted, must_undo) = (order.granted.clone(), order.must_undo);
+    let (granted, unkept) = (order.granted.clone(), order.unkept);
     // The command must not change what is free before that is known.
     let free = sandbox.free();
     wire::send(
         supervisor,
-        &Notice::Ordered { timeout_ms, grace_ms, granted, must_undo, has_terminal, free },
+        &Notice::Ordered { timeout_ms, grace_ms, granted, unkept, has_terminal, free },
         &handles,
     )?;
     drop(handles);

@@ -9,6 +9,7 @@
 //! The helper is the same executable: a program that embeds sinew calls [`helper_main`] first in its `main`.
 
 mod activate;
+mod asking;
 mod background;
 mod bubblewrap;
 mod cache_store;
@@ -78,7 +79,7 @@ use sinew_policy::command_rules::CommandRules;
 use sinew_policy::protected::{executed_member, protected_at};
 use sinew_policy::rules::{PathGlobs, own_at};
 use terminal::{Pty, Tty};
-use wire::{End, Join, Policy, SpawnRequest};
+use wire::{End, Join, Policy, SpawnRequest, Unkept};
 
 pub use activate::Activate;
 pub use environment::environment;
@@ -152,8 +153,8 @@ pub struct Job {
     pub terminal: Option<Size>,
     /// Protected names that it may change besides those of the settings.
     pub(crate) granted: Vec<String>,
-    /// Whether it may change only what can be kept for undo.
-    pub(crate) must_undo: bool,
+    /// What becomes of changes that cannot be kept for undo.
+    pub(crate) unkept: Unkept,
     pub globs: Arc<PathGlobs>,
     pub(crate) caller: Caller,
     /// What it gets beyond its sandbox.
@@ -334,7 +335,7 @@ impl Commands {
             timeout_ms: job.timeout.map(in_ms),
             grace_ms: GRACE_MS,
             granted: job.granted,
-            must_undo: job.must_undo,
+            unkept: job.unkept,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
         let keeper = self.keeper.as_ref().filter(|_| session.keeps_changes);
@@ -342,7 +343,7 @@ impl Commands {
         let beside = || beside().map(|extra| extended::kept_at(&extra.path)).collect();
         let undo = keeper.map(|keeper| keeper.begin(&job.caller, &self.writable, beside()));
         let keeps = undo.as_ref().and_then(|undo| undo.as_deref().ok());
-        if job.must_undo && keeps.is_none() {
+        if job.unkept != Unkept::Made && keeps.is_none() {
             return Err(unasked::not_kept(undo.and_then(Result::err)));
         }
         let (ordered, tty) = match job.terminal {

@@ -35,6 +35,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, fstat, openat};
 use rustix::io::Errno;
 
+use super::asking::PendingQuestion;
 use super::wire::{Findings, Refused};
 use crate::spawn::{self, Call, Calls, SyscallAnswer};
 use attributes::Times;
@@ -46,6 +47,7 @@ use known_threads::KnownThreads;
 use path::Place;
 use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::{CommandJudge, Forbidden};
+use sinew_tool::UnkeptAnswer;
 use unnamed::Unnamed;
 
 pub(super) use before_images::{RootOutside, UndoHandles};
@@ -57,6 +59,8 @@ pub(super) use sockets::BoundSockets;
 const JUDGED: Duration = Duration::from_secs(2);
 /// The most symlinks that one path may follow, as in the kernel.
 const MAX_LINKS: usize = 40;
+/// The most calls that wait for one answer.
+const MAX_HELD: usize = 64;
 
 /// What the supervisors of a session share to perform calls.
 #[derive(Debug)]
@@ -131,6 +135,7 @@ impl NotifyHandler {
         granted: Vec<String>,
         undo: Option<UndoHandles>,
     ) -> Self {
+        let question = undo.as_ref().and_then(|undo| undo.question.clone());
         let found = Found::default();
         let judge = means.judge.granting(granted);
         let n_unnamed = Arc::default();
@@ -149,6 +154,8 @@ impl NotifyHandler {
             threads: KnownThreads::default(),
             allowed: RefCell::default(),
             images: undo.map(|undo| BeforeImages::new(undo, &found, &has_all_changes)),
+            question,
+            held: RefCell::default(),
         };
         let work = move || {
             // The supervisor shares its working directory and umask with its command.
@@ -202,6 +209,10 @@ struct CallHandler {
     allowed: RefCell<HashSet<PathBuf>>,
     /// What it changed, if that is kept.
     images: Option<BeforeImages>,
+    /// The question about changes that cannot be kept, if an approver is asked about them.
+    question: Option<Arc<PendingQuestion>>,
+    /// The calls that wait for its answer.
+    held: RefCell<Vec<Call>>,
 }
 
 impl CallHandler {
@@ -222,26 +233,50 @@ impl CallHandler {
 
     fn answer_all(&self) {
         loop {
-            let mut watched = [PollFd::new(&self.calls, PollFlags::IN)];
-            match poll(&mut watched, None) {
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(_) => return,
-            }
-            let [calls] = watched;
-            if !calls.revents().contains(PollFlags::IN) || self.serve().is_err() {
-                return;
+            let calls = PollFd::new(&self.calls, PollFlags::IN);
+            let revents = match &self.question {
+                Some(question) if !self.held.borrow().is_empty() => {
+                    let mut watched = [calls, PollFd::new(question, PollFlags::IN)];
+                    poll(&mut watched, None).map(|_| {
+                        let [calls, answered] = watched;
+                        if !answered.revents().is_empty() {
+                            self.answer_held(question);
+                        }
+                        calls.revents()
+                    })
+                }
+                _ => {
+                    let mut watched = [calls];
+                    poll(&mut watched, None).map(|_| {
+                        let [calls] = watched;
+                        calls.revents()
+                    })
+                }
+            };
+            match revents {
+                Ok(revents) if revents.is_empty() => {}
+                Ok(revents) if revents.contains(PollFlags::IN) && self.serve().is_ok() => {}
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => return,
             }
         }
     }
 
     /// Answers the next call.
     fn serve(&self) -> io::Result<()> {
-        let Some(call) = self.calls.next()? else { return Ok(()) };
+        if let Some(call) = self.calls.next()? {
+            self.answer(call);
+        }
+        Ok(())
+    }
+
+    fn answer(&self, call: Call) {
         let answer = match self.lock_calls(&call) {
             Ok(turn) => {
                 if turn.is_some() {
                     self.name_written(false);
+                    // No call waits for what it could not name.
+                    self.images.as_ref().inspect(|images| images.note_refused());
                 }
                 self.carry_out(&call)
             }
@@ -251,9 +286,36 @@ impl CallHandler {
             // Another thread answers it.
             Ok(None) => {}
             Ok(Some(answer)) => self.calls.answer(&call, Ok(answer)),
+            Err(Errno::DQUOT) if self.holds(call) => {}
             Err(errno) => self.calls.answer(&call, Err(errno)),
         }
-        Ok(())
+    }
+
+    /// Holds a call that would change what cannot be kept, while an approver is asked. Returns whether it is held.
+    fn holds(&self, call: Call) -> bool {
+        let Some((images, question)) = self.images.as_ref().zip(self.question.as_ref()) else {
+            return false;
+        };
+        let Some(asked) = images.take_asked(removes(&call)) else { return false };
+        let mut held = self.held.borrow_mut();
+        if held.is_empty() && question.ask(asked.clone()).is_err() {
+            images.settle(UnkeptAnswer::Unanswered);
+        } else if held.len() < MAX_HELD {
+            held.push(call);
+            return true;
+        }
+        images.put_asked(asked);
+        images.note_refused();
+        false
+    }
+
+    /// Performs the held calls once more, with the answer.
+    fn answer_held(&self, question: &PendingQuestion) {
+        let (Some(images), Some(answer)) = (&self.images, question.take()) else { return };
+        images.settle(answer);
+        for call in self.held.take() {
+            self.answer(call);
+        }
     }
 
     /// Locks out the other supervisors of the session, so that no judged name changes. `connect` needs no
@@ -400,6 +462,15 @@ impl Drop for CallLock<'_> {
     fn drop(&mut self) {
         let _ = fcntl_lock(self.0, FlockOperation::Unlock);
     }
+}
+
+/// Returns whether a call removes a name.
+fn removes(call: &Call) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let named = [libc::SYS_unlink, libc::SYS_rmdir].contains(&call.number);
+    #[cfg(not(target_arch = "x86_64"))]
+    let named = false;
+    named || call.number == libc::SYS_unlinkat
 }
 
 /// The fd number of the working directory.

@@ -24,7 +24,7 @@ use super::capture::{Became, Captured, Keep, Spool};
 use super::run::{follow_to_end, on_thread, words};
 use super::sandbox_level::SandboxLevel;
 use super::session::{NoSession, Session};
-use super::wire::{self, Command, End, Join, Policy, SpawnRequest};
+use super::wire::{self, Command, End, Join, Policy, SpawnRequest, Unkept};
 use super::{GRACE_MS, Helper, in_ms, real_or_same};
 use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::CommandRules;
@@ -293,7 +293,8 @@ impl OwnPrograms {
             line: ordered.line.try_clone().map_err(broken)?,
         };
         let limits = (KEEP, Some(program.timeout));
-        let followed = follow_to_end(ordered, limits, limit, |_| {}, &Cancel::default()).await;
+        let followed =
+            follow_to_end(ordered, limits, limit, |_| {}, None, &Cancel::default()).await;
         let (captured, ordered, limit) = followed.map_err(|error| match error.source {
             Some(cause) => format!("its helper process failed: {cause}"),
             None => error.message.into_owned(),
@@ -333,7 +334,7 @@ impl OwnPrograms {
             timeout_ms: Some(in_ms(program.timeout)),
             grace_ms: GRACE_MS,
             granted: Vec::new(),
-            must_undo: false,
+            unkept: Unkept::Made,
         })
     }
 

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use sinew_fs::undo_log::UnkeptReason;
 use sinew_policy::command_rules::HIDDEN;
-use sinew_tool::{Need, Refused, line_name};
+use sinew_tool::{Need, Refused, UnkeptAnswer, line_name};
 
 use super::usage::Exhausted;
-use super::{quoted, wire};
+use super::{asking, quoted, wire};
 
 /// Returns a refusal in words.
 pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) -> Refused {
@@ -62,17 +61,19 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             grant: String::from("a stream socket, or run.sandbox = \"none\""),
             ..base
         },
-        wire::Refused::NotKept { reason, .. } => Refused {
-            why: String::from(match reason {
-                UnkeptReason::Large => {
-                    "it ran unasked, and the old content is too large to keep for undo"
+        wire::Refused::NotKept { reason, answer, .. } => Refused {
+            why: match answer {
+                Some(UnkeptAnswer::No) => {
+                    format!("{}, and a person denied it", asking::why(reason))
                 }
-                UnkeptReason::Budget => "it ran unasked, and it changes more than is kept for undo",
-                UnkeptReason::Failed => {
-                    "it ran unasked, and the old content could not be kept for undo"
+                _ => format!("it ran unasked, and {}", asking::why(reason)),
+            },
+            grant: String::from(match answer {
+                Some(UnkeptAnswer::No) => "another answer, when the call is repeated",
+                _ => {
+                    "an approver, who is asked while it waits if it is no background command (`sinew approve` in a terminal)"
                 }
             }),
-            grant: String::from("an approval (run.ask = \"always\")"),
             fails: true,
             ..base
         },

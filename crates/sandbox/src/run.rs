@@ -14,15 +14,15 @@ use futures_channel::oneshot;
 use rustix::io::Errno;
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Background, BoxFuture, Caller, Cancel, CommandLine, CommandTarget, Contained, Effects, Exit,
-    FileState, Finished, Kind, News, NoProcesses, Output, Processes, RunOptions, Screen, Size,
-    Targets, ToolError, Typed, Used, Wait, line_name,
+    AsksUnkept, Background, BoxFuture, Caller, Cancel, CommandLine, CommandTarget, Contained,
+    Effects, Exit, FileState, Finished, Kind, News, NoProcesses, Output, Processes, RunOptions,
+    Screen, Size, Targets, ToolError, Typed, Used, Wait, line_name,
 };
 
 use super::capture::{Became, Captured, Following, Keep, RequestedCommand, Spool};
 use super::kept::Kept;
 use super::spool::ToStore;
-use super::wire::{self, End, Refusal};
+use super::wire::{self, End, Refusal, Unkept};
 use super::{
     AtOnce, CommandUndo, Commands, Job, NeedHints, Running, SandboxLevel, activate, broken,
     end_undo, environment,
@@ -116,7 +116,11 @@ impl Cleared {
             merged: options.merged,
             keeps_cwd: self.target.command.keeps_cwd,
             terminal: None,
-            must_undo: self.must_undo,
+            unkept: match options.unkept {
+                _ if !self.must_undo => Unkept::Made,
+                Some(_) => Unkept::Asks,
+                None => Unkept::Fails,
+            },
             granted: self.target.named.iter().map(|name| String::from(*name)).collect(),
             globs: Arc::clone(&self.globs),
             caller: caller.clone(),
@@ -192,6 +196,8 @@ impl Processes for CallProcesses {
         terminal: Option<Size>,
     ) -> BoxFuture<'static, Result<String, ToolError>> {
         let Some(command) = &self.command else { return NoProcesses.begin(options, terminal) };
+        // No call waits for it.
+        let options = RunOptions { unkept: None, ..options };
         let mut job =
             Job { timeout: None, terminal, ..command.job(&self.commands, &self.caller, &options) };
         if terminal.is_some() {
@@ -287,7 +293,9 @@ async fn follow(
     spool.progress = options.progress.clone();
     let progress = options.progress.clone();
     let tell = move |n| progress.report(n, "bytes of output");
-    let followed = follow_to_end(ordered, (KEEP, timeout), spool, tell, &options.cancel).await?;
+    let limits = (KEEP, timeout);
+    let asks = options.unkept.clone();
+    let followed = follow_to_end(ordered, limits, spool, tell, asks, &options.cancel).await?;
     let (captured, ordered, spool) = followed;
     // The supervisor waits for this before it prepares the next process, which may take the processor from
     // the task that answers.
@@ -306,9 +314,10 @@ pub(super) async fn follow_to_end<S: Spool + 'static>(
     (keep, timeout): (Keep, Option<Duration>),
     mut spool: S,
     tell: impl Fn(u64) + Send + Sync + 'static,
+    asks: Option<Arc<dyn AsksUnkept>>,
     cancel: &Cancel,
 ) -> Result<(Captured, RequestedCommand, S), ToolError> {
-    let following = Following::begin(ordered, keep, timeout).map_err(broken)?;
+    let following = Following::begin(ordered, keep, timeout, asks).map_err(broken)?;
     let followed = following.follow_a_little(&mut spool, &tell, cancel.cancelled()).await;
     let (mut following, became) = followed.map_err(broken)?;
     let became = match became {

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::capture::RequestedCommand;
 use super::run::{not_started, on_thread, words};
 use super::session::Session;
-use super::wire::{self, Command, End, Refusal, Report, SpawnRequest};
+use super::wire::{self, Command, End, Refusal, Report, SpawnRequest, Unkept};
 use super::{Commands, GRACE_MS, SandboxLevel, broken, no_helper};
 use sinew_policy::rules::PathGlobs;
 
@@ -103,7 +103,7 @@ impl RunningServer {
                 is_missing: false,
                 why: format!("it could not be contained: {}", words(number)),
             },
-            Ok(None) | Err(_) => Exit::Lost,
+            Ok(Some((Report::Asks(_), _)) | None) | Err(_) => Exit::Lost,
         }
     }
 
@@ -161,7 +161,7 @@ impl Commands {
             timeout_ms: None,
             grace_ms: GRACE_MS,
             granted: Vec::new(),
-            must_undo: false,
+            unkept: Unkept::Made,
         };
         let (input, stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| broken(errno.into()))?;
         let requested = session.order(&order, Some(input), false, None).map_err(broken)?;

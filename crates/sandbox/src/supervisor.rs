@@ -21,6 +21,7 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use super::asking::PendingQuestion;
 use super::exec_child::{self, OomPreference, Started, SupervisorRequest};
 use super::fork_server::Notifier;
 use super::kill_scope::Killer;
@@ -28,7 +29,7 @@ use super::notify_handler::{NotifyHandler, UndoHandles};
 use super::sandbox::Sandbox;
 use super::urgency::Urgency;
 use super::usage::{Exhausted, Usage};
-use super::wire::{self, Command, End, Findings, Refusal, Report, SpawnRequest};
+use super::wire::{self, Command, End, Findings, Refusal, Report, SpawnRequest, Unkept};
 use crate::spawn;
 
 /// The size of a signal read from a signalfd, signalfd(2).
@@ -144,14 +145,20 @@ fn serve_next(
             exec_child::start_next(session, notifier, (killer, oom), sandbox)
         })?;
     let Started { pid, handle, calls, ordered, terminal, undo, failure } = started;
-    let Some(SupervisorRequest { line, timeout, grace, granted, must_undo, free }) = ordered else {
+    let Some(SupervisorRequest { line, timeout, grace, granted, unkept, free }) = ordered else {
         let rest = end_the_rest(killer, urgency, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
     let calls = calls.zip(sandbox.means());
     // The command leads a session of its own.
     let terminal = terminal.map(|terminal| (terminal, pid.as_raw_nonzero().get().unsigned_abs()));
-    let undo = undo.map(|(dir, log)| UndoHandles { dir, log, must_keep: must_undo });
+    let question = match unkept {
+        Unkept::Asks => PendingQuestion::new(&line).ok().map(Arc::new),
+        Unkept::Made | Unkept::Fails => None,
+    };
+    let unkept = if unkept == Unkept::Asks && question.is_none() { Unkept::Fails } else { unkept };
+    let asking = question.clone();
+    let undo = undo.map(|(dir, log)| UndoHandles { dir, log, unkept, question });
     let mut handler = calls.map(|(calls, means)| {
         NotifyHandler::begin(calls, Arc::clone(means), terminal, granted, undo)
     });
@@ -167,6 +174,7 @@ fn serve_next(
         killer,
         urgency,
         usage,
+        question: asking,
     };
     let CommandEnd { end, was_told, out_of_time, exhausted } = watch.until_the_end();
     let was_stopped = out_of_time || exhausted.is_some();
@@ -233,6 +241,8 @@ struct Watch<'a> {
     killer: &'a mut Killer,
     urgency: &'a mut Urgency,
     usage: Option<Usage>,
+    /// The question that stops its clock.
+    question: Option<Arc<PendingQuestion>>,
 }
 
 /// How a watched command ended.
@@ -260,7 +270,7 @@ impl Watch<'_> {
         let mut must_hold_back = false;
         self.forget_signals();
         loop {
-            let next = [stop_at, kill_at, give_up_at].into_iter().flatten().min();
+            let next = [self.over_at(stop_at), kill_at, give_up_at].into_iter().flatten().min();
             let until_next = next.map(|at| at.saturating_duration_since(Instant::now()));
             let wait = match self.urgency {
                 Urgency::Usual => SHORT,
@@ -277,7 +287,7 @@ impl Watch<'_> {
             let is_late = awake_at + LATE < Instant::now();
             max_reaped =
                 if is_late { max_reaped / 2 } else { max_reaped * 2 }.clamp(1, MAX_ORPHANS);
-            if stop_at.is_some_and(|at| at <= Instant::now()) {
+            if self.over_at(stop_at).is_some_and(|at| at <= Instant::now()) {
                 (stop_at, out_of_time) = (None, true);
                 must_hold_back = self.killer.terminate();
                 kill_at.get_or_insert(Instant::now() + self.grace);
@@ -303,9 +313,12 @@ impl Watch<'_> {
                 let end = End::Signal(Signal::KILL.as_raw());
                 return CommandEnd { end, was_told, out_of_time, exhausted };
             }
-            was_told |= told;
             if told {
                 match wire::receive::<Command>(self.line) {
+                    Ok(Some((Command::Answer(answer), _))) => {
+                        self.question.as_ref().inspect(|question| question.answer(answer));
+                        continue;
+                    }
                     Ok(Some((Command::Stop, _))) => {
                         must_hold_back = self.killer.terminate();
                         kill_at.get_or_insert(Instant::now() + self.grace);
@@ -315,7 +328,16 @@ impl Watch<'_> {
                         kill_at = Some(Instant::now());
                     }
                 }
+                was_told = true;
             }
+        }
+    }
+
+    /// Returns when the time of the command is over, unless its clock is stopped.
+    fn over_at(&self, stop_at: Option<Instant>) -> Option<Instant> {
+        match &self.question {
+            Some(question) => question.pause.over_at(stop_at?),
+            None => stop_at,
         }
     }
 

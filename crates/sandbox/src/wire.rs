@@ -22,6 +22,7 @@ use super::sandbox_level::{SandboxLevel, Shortfall};
 use super::usage::{Exhausted, UsageLimits};
 use sinew_fs::undo_log::UnkeptReason;
 use sinew_policy::command_rules::CommandRules;
+use sinew_tool::UnkeptAnswer;
 
 /// The most fds in one message.
 pub(super) const MAX_HANDLES: usize = 6;
@@ -188,13 +189,38 @@ pub(super) struct SpawnRequest {
     pub(super) grace_ms: u64,
     /// Protected names that it may change besides those of the session.
     pub(super) granted: Vec<String>,
-    /// Whether it may change only what can be kept for undo.
-    pub(super) must_undo: bool,
+    /// What becomes of changes that cannot be kept for undo.
+    pub(super) unkept: Unkept,
 }
 
-/// The result of a command.
+/// What becomes of a change that cannot be kept for undo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Unkept {
+    /// It is made.
+    Made,
+    /// It fails.
+    Fails,
+    /// It waits for an answer.
+    Asks,
+}
+
+/// A change that cannot be kept for undo, which an approver is asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Asked {
+    /// The real path.
+    pub(super) path: PathBuf,
+    /// The size of the old content in bytes, if it is known.
+    pub(super) size: Option<u64>,
+    /// Whether the path is removed.
+    pub(super) removes: bool,
+    pub(super) reason: UnkeptReason,
+}
+
+/// The result of a command, or its question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
+    /// It waits for a [`Command::Answer`].
+    Asks(Asked),
     /// It could not be started.
     Failed(Refusal, i32),
     Ended {
@@ -251,8 +277,8 @@ pub(super) enum Refused {
     Datagrams,
     /// To reach another machine.
     Network { address: String },
-    /// To change what cannot be kept for undo.
-    NotKept { path: PathBuf, reason: UnkeptReason },
+    /// To change what cannot be kept for undo; says what an approver answered who was asked.
+    NotKept { path: PathBuf, reason: UnkeptReason, answer: Option<UnkeptAnswer> },
 }
 
 impl Refused {
@@ -298,7 +324,7 @@ pub(super) enum Notice {
         timeout_ms: Option<u64>,
         grace_ms: u64,
         granted: Vec<String>,
-        must_undo: bool,
+        unkept: Unkept,
         has_terminal: bool,
         /// The free space of each disk of the sandbox, in bytes.
         free: Vec<u64>,
@@ -314,6 +340,8 @@ pub(super) enum Command {
     Stop,
     /// Kill every process now.
     Kill,
+    /// The answer to [`Report::Asks`].
+    Answer(UnkeptAnswer),
 }
 
 /// Returns the two ends of a socket.

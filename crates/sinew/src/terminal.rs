@@ -307,6 +307,7 @@ mod tests {
             arguments: sinew_tool::Arguments::new(),
             is_open: false,
             undo: sinew_tool::UndoCover::None,
+            unkept: None,
             diff: None,
             sandbox: None,
             rule: "execute",

@@ -57,4 +57,5 @@ mod trust;
 mod undo;
 mod undo_command;
 mod undo_tool;
+mod unkept;
 mod writers;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::{Arguments, BoxFuture, Targets, ToolOrigin};
+use crate::{Arguments, BoxFuture, Targets, ToolOrigin, UnkeptChange};
 
 /// A question before a call may run.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub struct Question {
     pub is_open: bool,
     /// How much of what the call does a checkpoint undoes.
     pub undo: UndoCover,
+    /// The change that the question is about, where its command runs already and waits.
+    pub unkept: Option<UnkeptChange>,
     /// The change as a unified diff, if available.
     pub diff: Option<String>,
     /// The sandbox of a command and its missing features, if the call has one.

@@ -45,6 +45,7 @@ mod slot;
 pub mod sync;
 mod tool_index;
 mod tools;
+mod unkept;
 pub mod visible;
 mod word_enum;
 mod world;
@@ -107,6 +108,7 @@ pub use skills::{LoadedSkill, NoSkills, SkillCaller, SkillIndex, SkillInfo, Skil
 pub use slot::Slot;
 pub use tool_index::{FoundTool, FoundTools, NoTools, ToolIndex, ToolSearcher};
 pub use tools::{Prepared, Ran, Tool, ToolOrigin, function_call};
+pub use unkept::{AsksUnkept, UnkeptAnswer, UnkeptChange};
 pub use visible::{shown, shown_line, shown_path, visible_only};
 pub use world::{
     Becomes, Change, Clock, CommitError, Entry, Expect, FileKind, FileMeta, FileMode, FileOp,

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    AgentSpawner, BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects, Expect, Facts,
-    FileError, FileOp, FileSettings, FileTarget, Kind, Memo, MessageClaim, Progress, Restore,
-    SearchClaim, SkillIndex, Slot, Targets, ToolError, ToolIndex, UrlClaim, World, Written, agents,
-    line_name,
+    AgentSpawner, AsksUnkept, BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects,
+    Expect, Facts, FileError, FileOp, FileSettings, FileTarget, Kind, Memo, MessageClaim, Progress,
+    Restore, SearchClaim, SkillIndex, Slot, Targets, ToolError, ToolIndex, UrlClaim, World,
+    Written, agents, line_name,
 };
 
 /// The expected change of a call, computed before an approval question.
@@ -66,6 +66,8 @@ pub struct Context {
     pub cancel: Cancel,
     /// Receives the progress of long work.
     pub progress: Progress,
+    /// Asks about changes of its command that undo cannot keep, if it may run only because it can be undone.
+    pub unkept: Option<Arc<dyn AsksUnkept>>,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
     /// Waits without occupying a thread.

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Analysis, Background, BoxFuture, Cancel, ExtraAccess, Kind, Need, Needs, News, Progress,
-    Screen, Size, ToolError, Typed, Wait,
+    Analysis, AsksUnkept, Background, BoxFuture, Cancel, ExtraAccess, Kind, Need, Needs, News,
+    Progress, Screen, Size, ToolError, Typed, Wait,
 };
 
 /// The command that a call requests, before containment.
@@ -91,6 +92,9 @@ pub struct RunOptions {
     pub cancel: Cancel,
     /// Receives the amount of output.
     pub progress: Progress,
+    /// Asks about changes that undo cannot keep, where the command runs only because it can be undone. Without it they fail.
+    /// A background command is never asked about.
+    pub unkept: Option<Arc<dyn AsksUnkept>>,
 }
 
 /// The head and tail of an output.

@@ -81,6 +81,11 @@ impl Judged {
         }
     }
 
+    /// Returns whether it runs only because its changes can be undone.
+    pub fn must_undo(&self) -> bool {
+        self.ruling.rule == UNDO
+    }
+
     /// Returns whether a checkpoint can undo all that a call without a command does, and its caller cannot push the
     /// checkpoint out.
     fn can_be_undone(&self) -> bool {

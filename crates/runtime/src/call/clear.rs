@@ -7,8 +7,8 @@ use sinew_guard::{ApprovalFingerprint, Guard, Rule};
 use sinew_tool::agents::is_sub_agent;
 use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
-    Answer, CommandLine, Context, Cost, Cover, Event, Kind, Preview, Question, Request, Ruling,
-    Scope, Targets, ToolError, ToolIndex, Verdict, World,
+    Answer, AsksUnkept, CommandLine, Context, Cost, Cover, Event, Kind, Preview, Question, Request,
+    Ruling, Scope, Targets, ToolError, ToolIndex, Verdict, World,
 };
 
 use super::approval_hooks;
@@ -16,6 +16,7 @@ use super::decode::Decoded;
 use super::judge::Judged;
 use super::open::{Open, digest_of_question};
 use super::run::in_time;
+use super::unkept::UnkeptAsker;
 use crate::approvals::Approvals;
 use crate::broker::{About, Digest};
 use crate::grants::SessionGrant;
@@ -33,6 +34,8 @@ pub(super) struct Clear {
     pub(super) ruling: Ruling,
     /// Held until the call ends, where the dialect takes turns.
     pub(super) session_turn: Option<HeldTurn>,
+    /// Asks about what undo cannot keep of its command, if that runs only because it can be undone.
+    pub(super) unkept: Option<Arc<UnkeptAsker>>,
 }
 
 /// The result of the question about a call.
@@ -66,22 +69,36 @@ pub(super) async fn clear(
     };
     let Judged { decoded, call, .. } = judged;
     let (effects, ruling) = (call.effects(), call.ruling().clone());
+    let must_undo = call.must_undo();
     let places = places(&call);
     let clearance = match asked {
         Some(Asked::Looking) => {
             let world = call.looking().ok_or_else(|| denied_by_rule(&ruling))?;
             let context = context(runtime, &decoded, places, world, open, options);
-            let temporaries = Vec::new();
-            return Ok(Clear { decoded, effects, context, temporaries, ruling, session_turn });
+            let (temporaries, unkept) = (Vec::new(), None);
+            return Ok(Clear {
+                decoded,
+                effects,
+                context,
+                temporaries,
+                ruling,
+                session_turn,
+                unkept,
+            });
         }
         Some(Asked::Answered(answer, fingerprint)) => call.by_answer(&answer, &fingerprint)?,
         Some(Asked::Standing) => call.by_standing_answer(),
         None => call.by_ruling(),
     };
     let cleared = Guard::clear(clearance.ok_or_else(|| denied_by_rule(&ruling))?)?;
-    let context = context(runtime, &decoded, places, cleared.world, open, options);
+    let mut context = context(runtime, &decoded, places, cleared.world, open, options);
     let temporaries = cleared.temporaries;
-    Ok(Clear { decoded, effects, context, temporaries, ruling, session_turn })
+    let unkept = (must_undo && context.targets.command.is_some()).then(|| {
+        let about = (&context.targets, &decoded.shown_arguments);
+        UnkeptAsker::new(runtime, (&decoded.tool, effects), about, open)
+    });
+    context.unkept = unkept.clone().map(|asker| asker as Arc<dyn AsksUnkept>);
+    Ok(Clear { decoded, effects, context, temporaries, ruling, session_turn, unkept })
 }
 
 /// Waits for the turn of a call in its session. A call of another call takes none, since that one has it; sub-agents have
@@ -141,6 +158,7 @@ fn context(
             true => options.progress.without_output(),
             false => options.progress.clone(),
         },
+        unkept: None,
         deadline: open.request.deadline,
         sleep: |time| Box::pin(tokio::time::sleep(time)),
     }
@@ -251,6 +269,7 @@ async fn put(
             arguments: decoded.shown_arguments.clone(),
             is_open: call.loads_unnamed(),
             undo: call.undo_cover(),
+            unkept: None,
             diff: diff.clone(),
             sandbox: match call.leaves_sandbox() {
                 true => Some(String::from("none")),
@@ -279,7 +298,7 @@ async fn put(
             alone.then_some(request.call_id.as_str()),
         ),
         session,
-        call_id: &request.call_id,
+        call_id: &asked_for,
         timeout: runtime.answer_within,
     };
     let settled = tokio::select! {
@@ -341,7 +360,7 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
 }
 
 /// Returns the call whose client is asked.
-fn asked_for(runtime: &Runtime, request: &Request) -> String {
+pub(super) fn asked_for(runtime: &Runtime, request: &Request) -> String {
     runtime.sub_agents.asked_for(request.agent.as_deref(), &request.call_id)
 }
 

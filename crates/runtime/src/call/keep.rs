@@ -1,11 +1,13 @@
 //! keep: queues a change at its paths and commits its intent. Cancellation in the queue ends the call.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sinew_tool::{Context, Cost, Kind, Prepared, Ruling, ToolError};
 
 use super::clear::Clear;
 use super::open::Open;
+use super::unkept::UnkeptAsker;
 use crate::path_queue::HeldPaths;
 use crate::runtime::{CallOptions, Runtime};
 use crate::session_turns::HeldTurn;
@@ -19,14 +21,15 @@ pub(super) struct Kept {
     pub(super) turns: Option<HeldPaths>,
     /// Held until the call ends, where the dialect takes turns.
     pub(super) session_turn: Option<HeldTurn>,
+    pub(super) unkept: Option<Arc<UnkeptAsker>>,
 }
 
 /// Continues a call that changes nothing.
 pub(super) fn observing(clear: Clear) -> Kept {
-    let Clear { decoded, context, ruling, session_turn, .. } = clear;
+    let Clear { decoded, context, ruling, session_turn, unkept, .. } = clear;
     let cost = decoded.prepared.cost(&context.targets);
     let prepared = decoded.prepared;
-    Kept { prepared, cost, context, ruling, turns: None, session_turn }
+    Kept { prepared, cost, context, ruling, turns: None, session_turn, unkept }
 }
 
 /// Queues a call with the changes to its paths, and records its intent.

@@ -10,6 +10,7 @@ use sinew_tool::{Cancel, Context, Cost, Kind, Prepared, Ran, Ruling, Targets, To
 use super::keep::Kept;
 use super::open::Open;
 use super::tell;
+use super::unkept::UnkeptAsker;
 use crate::caught::panicked;
 use crate::runtime::{CallOptions, Runtime};
 
@@ -28,13 +29,14 @@ pub(super) async fn run(
     open: &mut Open,
     options: &CallOptions,
 ) -> Result<Done, ToolError> {
-    let Kept { prepared, cost, context, ruling, turns, session_turn } = kept;
+    let Kept { prepared, cost, context, ruling, turns, session_turn, unkept } = kept;
     let notes = prepared.notes().to_vec();
     let result = match cost {
         Cost::Cheap => prepared.run(context.clone()).await,
         Cost::Long => Box::pin(on_thread(runtime, prepared, context.clone(), options)).await,
-        Cost::Waits => Box::pin(waiting(prepared, &context, options)).await,
+        Cost::Waits => Box::pin(waiting(prepared, &context, unkept.as_deref(), options)).await,
     };
+    unkept.inspect(|asker| asker.end(&mut open.entry));
     open.entry.changed(context.world.files.changes());
     let used = context.world.processes.used();
     open.checkpoint = context.world.files.checkpoint().or_else(|| used.checkpoint.clone());
@@ -77,9 +79,16 @@ fn lost(error: tokio::task::JoinError) -> ToolError {
 async fn waiting(
     prepared: Box<dyn Prepared>,
     context: &Context,
+    unkept: Option<&UnkeptAsker>,
     options: &CallOptions,
 ) -> Result<Box<dyn Ran>, ToolError> {
-    in_time(prepared.run(context.clone()), &options.cancel, context.deadline).await?
+    let late = async {
+        match (context.deadline, unkept) {
+            (Some(at), Some(asker)) => asker.until(at).await,
+            (at, _) => until(at).await,
+        }
+    };
+    before(prepared.run(context.clone()), &options.cancel, late).await?
 }
 
 /// Waits for a future until cancellation or the deadline; a ready result wins.
@@ -88,12 +97,22 @@ pub(super) async fn in_time<T>(
     cancel: &Cancel,
     deadline: Option<Instant>,
 ) -> Result<T, ToolError> {
-    let late = async {
-        match deadline {
-            Some(at) => tokio::time::sleep_until(at.into()).await,
-            None => std::future::pending().await,
-        }
-    };
+    before(future, cancel, until(deadline)).await
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a future until cancellation or until it is late; a ready result wins.
+async fn before<T>(
+    future: impl Future<Output = T>,
+    cancel: &Cancel,
+    late: impl Future<Output = ()>,
+) -> Result<T, ToolError> {
     tokio::select! {
         biased;
         done = future => Ok(done),

@@ -27,11 +27,13 @@ use rustix::process::umask;
 
 use super::findings::Found;
 use super::path::{self, Place, look, trimmed};
+use crate::asking::PendingQuestion;
 use crate::rebuilt_dirs::RebuiltDirs;
 use crate::spawn;
-use crate::wire::Refused;
+use crate::wire::{Asked, Refused, Unkept};
 use sinew_fs::stat::identity_of;
 use sinew_fs::undo_log::{self, BeforeImage, FileBefore, Origins, UndoRecord, UnkeptReason};
+use sinew_tool::UnkeptAnswer;
 
 /// The most paths of one command that are kept.
 const MAX_PATHS: usize = 50_000;
@@ -58,8 +60,10 @@ pub(crate) struct UndoHandles {
     pub(crate) dir: OwnedFd,
     /// Its undo log.
     pub(crate) log: OwnedFd,
-    /// Whether changes that cannot be kept fail.
-    pub(crate) must_keep: bool,
+    /// What becomes of changes that cannot be kept.
+    pub(crate) unkept: Unkept,
+    /// The question about them.
+    pub(crate) question: Option<Arc<PendingQuestion>>,
 }
 
 /// The identity of a directory, and the directory as sinew sees it.
@@ -94,15 +98,21 @@ pub(super) struct BeforeImages {
     moved: RefCell<Vec<PathBuf>>,
     /// Whether the log has all, which the supervisor reports.
     has_all: Arc<AtomicBool>,
-    /// Notes the changes that fail because they cannot be kept, if such changes fail.
-    refuses: Option<Found>,
+    /// What becomes of changes that cannot be kept.
+    unkept: Cell<Unkept>,
+    /// The answer of an approver who was asked about them.
+    answer: Cell<Option<UnkeptAnswer>>,
+    /// The change that the current call would make, if an approver is to be asked about it.
+    asked: RefCell<Option<Asked>>,
+    /// Notes the changes that fail because they cannot be kept.
+    found: Found,
     /// Directories that tools make anew, of which only what can be kept is.
     kept_in_part: RefCell<HashSet<PathBuf>>,
 }
 
 impl BeforeImages {
     pub(super) fn new(undo: UndoHandles, found: &Found, has_all: &Arc<AtomicBool>) -> Self {
-        let UndoHandles { dir, log, must_keep } = undo;
+        let UndoHandles { dir, log, unkept, question: _ } = undo;
         // A lock of its own shows that the command still runs, if sinew dies.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
         let own = openat(CWD, path::by_number(&log), flags, Mode::empty());
@@ -127,7 +137,10 @@ impl BeforeImages {
             rebuilt: RefCell::default(),
             moved: RefCell::default(),
             has_all: Arc::clone(has_all),
-            refuses: must_keep.then(|| found.clone()),
+            unkept: Cell::new(unkept),
+            answer: Cell::default(),
+            asked: RefCell::default(),
+            found: found.clone(),
             kept_in_part: RefCell::default(),
         }
     }
@@ -196,40 +209,78 @@ impl BeforeImages {
 
     /// Returns whether changes are kept, or fail because they cannot be.
     fn is_used(&self) -> bool {
-        !self.is_full.get() || self.refuses.is_some()
+        !self.is_full.get() || !self.makes_unkept()
+    }
+
+    /// Returns whether changes are made that cannot be kept.
+    fn makes_unkept(&self) -> bool {
+        self.unkept.get() == Unkept::Made
     }
 
     /// Fails for a content that is lost, if all must be kept.
     fn check_kept(&self, records: &[UndoRecord]) -> Result<(), Errno> {
         let lost = records.iter().find_map(|record| match record {
-            UndoRecord::File(path, _, BeforeImage::Lost(reason)) => Some((path, *reason)),
+            UndoRecord::File(path, before, BeforeImage::Lost(reason)) => {
+                Some((path, *reason, before.size))
+            }
             _ => None,
         });
-        lost.map_or(Ok(()), |(path, reason)| self.refuse(path, reason))
+        lost.map_or(Ok(()), |(path, reason, size)| self.refuse(path, reason, Some(size)))
     }
 
     /// Fails for changes that are not in the log, if all must be kept.
     fn check_room(&self, records: &[UndoRecord]) -> Result<(), Errno> {
         let path = records.iter().find_map(|record| record.paths().next());
-        path.map_or(Ok(()), |path| self.refuse(path, UnkeptReason::Budget))
+        path.map_or(Ok(()), |path| self.refuse(path, UnkeptReason::Budget, None))
     }
 
     /// Returns what is at a name, or `None` if nothing is. If all must be kept, other errors fail.
     fn found<T>(&self, looked: Result<T, Errno>) -> Result<Option<T>, Errno> {
         match looked {
             Ok(found) => Ok(Some(found)),
-            Err(errno) if self.refuses.is_some() && errno != Errno::NOENT => Err(errno),
+            Err(errno) if !self.makes_unkept() && errno != Errno::NOENT => Err(errno),
             Err(_) => Ok(None),
         }
     }
 
-    fn refuse(&self, path: &Path, reason: UnkeptReason) -> Result<(), Errno> {
-        let Some(found) = &self.refuses else { return Ok(()) };
-        if self.kept_in_part.borrow().iter().any(|dir| path.starts_with(dir)) {
+    /// Fails for a change that cannot be kept, unless it is made all the same.
+    fn refuse(&self, path: &Path, reason: UnkeptReason, size: Option<u64>) -> Result<(), Errno> {
+        if self.makes_unkept() || self.kept_in_part.borrow().iter().any(|dir| path.starts_with(dir))
+        {
             return Ok(());
         }
-        found.refuse(Refused::NotKept { path: path.to_owned(), reason });
+        let asked = Asked { path: path.to_owned(), size, removes: false, reason };
+        self.put_asked(asked);
+        if self.unkept.get() == Unkept::Fails {
+            self.note_refused();
+        }
         Err(Errno::DQUOT)
+    }
+
+    /// Notes the change that failed last, if no approver is asked about it.
+    pub(super) fn note_refused(&self) {
+        if let Some(Asked { path, reason, .. }) = self.asked.take() {
+            self.found.refuse(Refused::NotKept { path, reason, answer: self.answer.get() });
+        }
+    }
+
+    /// Takes the change that failed last, if an approver is to be asked about it.
+    pub(super) fn take_asked(&self, removes: bool) -> Option<Asked> {
+        self.asked.take().map(|asked| Asked { removes, ..asked })
+    }
+
+    /// Remembers the change that failed last.
+    pub(super) fn put_asked(&self, asked: Asked) {
+        *self.asked.borrow_mut() = Some(asked);
+    }
+
+    /// Makes changes from now on that cannot be kept, or lets them fail.
+    pub(super) fn settle(&self, answer: UnkeptAnswer) {
+        self.answer.set(Some(answer));
+        self.unkept.set(match answer {
+            UnkeptAnswer::Yes => Unkept::Made,
+            UnkeptAnswer::No | UnkeptAnswer::Unanswered => Unkept::Fails,
+        });
     }
 
     fn next_image(&self) -> u64 {

@@ -50,7 +50,7 @@ impl CallHandler {
         }
         let since = (self.means.began, self.means.tracked.as_slice());
         let (is_one, is_first) = images.rebuilt.borrow_mut().has(&root.path, &dir, since);
-        if is_one && images.refuses.is_some() && rebuilt_dirs::may_hold_own_files(&dir) {
+        if is_one && !images.makes_unkept() && rebuilt_dirs::may_hold_own_files(&dir) {
             // Nothing asked the user, so what can be kept of it is.
             images.kept_in_part.borrow_mut().insert(dir);
             return false;
@@ -354,7 +354,13 @@ impl CallHandler {
         match images.take(&outside, old, there, number) {
             Ok(()) => Ok(()),
             // Too large to be copied, and on another file system.
-            Err(_) if let Err(errno) = images.refuse(new_real, UnkeptReason::Large) => {
+            Err(_)
+                if let Err(errno) = images.refuse(
+                    new_real,
+                    UnkeptReason::Large,
+                    u64::try_from(there.st_size).ok(),
+                ) =>
+            {
                 exchange().and(Err(errno))
             }
             Err(_) => unlinkat(&old.dir, from, AtFlags::empty()).inspect_err(|_| {
@@ -373,12 +379,12 @@ impl CallHandler {
     ) -> Result<(), Errno> {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         if MAX_COPIED_FILE < size || MAX_COPIED < images.n_copied.get() + size {
-            return images.refuse(real, UnkeptReason::Large);
+            return images.refuse(real, UnkeptReason::Large, Some(size));
         }
         let file = look(place.dir.as_fd(), &place.name)?;
         match images.try_copy(&file, number, size) {
             Ok(()) => images.n_copied.set(images.n_copied.get() + size),
-            Err(_) => return images.refuse(real, UnkeptReason::Failed),
+            Err(_) => return images.refuse(real, UnkeptReason::Failed, Some(size)),
         }
         Ok(())
     }

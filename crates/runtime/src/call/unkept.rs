@@ -1,0 +1,233 @@
+//! unkept: asks about a change of the running command that undo cannot keep. The command waits, and no deadline passes.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sinew_tool::sync::lock;
+use sinew_tool::{
+    Answer, Arguments, AsksUnkept, Clock, Question, Targets, Tool, UndoCover, UnkeptAnswer,
+    UnkeptChange,
+};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::approval_hooks;
+use super::open::{Entry, Open};
+use crate::broker::About;
+use crate::runtime::Runtime;
+
+/// The rule of the question.
+const UNKEPT: &str = "unkept";
+
+/// Asks about the command of one call.
+pub(super) struct UnkeptAsker {
+    runtime: Arc<Runtime>,
+    /// Runs the question: the command may be followed on a thread of its own.
+    tasks: Option<Handle>,
+    call: Arc<AskingCall>,
+    state: Arc<QuestionState>,
+}
+
+impl fmt::Debug for UnkeptAsker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnkeptAsker").field("call_id", &self.call.call_id).finish_non_exhaustive()
+    }
+}
+
+/// What a question says of its call.
+struct AskingCall {
+    tool: Arc<dyn Tool>,
+    effects: Vec<&'static str>,
+    targets: Arc<Targets>,
+    arguments: Arguments,
+    session: String,
+    agent: Option<String>,
+    call_id: String,
+    asked_for: String,
+}
+
+/// The question of a command so far.
+struct QuestionState {
+    clock: Arc<dyn Clock>,
+    progress: Mutex<AskingProgress>,
+    /// Wakes the deadline once an answer is there.
+    answered: Notify,
+}
+
+#[derive(Default)]
+struct AskingProgress {
+    since: Option<Instant>,
+    waited: Duration,
+    /// Who was asked or answered, and the answer.
+    answer: Option<(String, Answer)>,
+    task: Option<AbortHandle>,
+}
+
+impl UnkeptAsker {
+    pub(super) fn new(
+        runtime: &Arc<Runtime>,
+        (tool, effects): (&Arc<dyn Tool>, sinew_tool::Effects),
+        (targets, arguments): (&Arc<Targets>, &Arguments),
+        open: &Open,
+    ) -> Arc<Self> {
+        let request = &open.request;
+        let call = AskingCall {
+            tool: Arc::clone(tool),
+            effects: effects.names(),
+            targets: Arc::clone(targets),
+            arguments: arguments.clone(),
+            session: request.session.clone(),
+            agent: request.agent.clone(),
+            call_id: request.call_id.clone(),
+            asked_for: super::clear::asked_for(runtime, request),
+        };
+        let state = QuestionState {
+            clock: Arc::clone(&runtime.clock),
+            progress: Mutex::default(),
+            answered: Notify::new(),
+        };
+        let runtime = Arc::clone(runtime);
+        let tasks = Handle::try_current().ok();
+        Arc::new(Self { runtime, tasks, call: Arc::new(call), state: Arc::new(state) })
+    }
+
+    /// Waits until a deadline is over that does not pass while an approver thinks.
+    pub(super) async fn until(&self, deadline: Instant) {
+        loop {
+            let answered = self.state.answered.notified();
+            let at = {
+                let progress = lock(&self.state.progress);
+                match progress.since {
+                    Some(_) => None,
+                    None => Some(deadline + progress.waited),
+                }
+            };
+            match at {
+                Some(at) if at <= Instant::now() => return,
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => answered.await,
+            }
+        }
+    }
+
+    /// Takes back the question if it waits still, since the command has ended, and notes the answer.
+    pub(super) fn end(&self, entry: &mut Entry) {
+        let mut progress = lock(&self.state.progress);
+        if let Some(task) = progress.task.take() {
+            task.abort();
+        }
+        match (progress.answer.take(), progress.since.take()) {
+            (Some((by, answer)), _) => {
+                entry.asked(by);
+                entry.answered(&answer, progress.waited);
+            }
+            (None, Some(since)) => {
+                entry.asked(self.approvers().join(", "));
+                entry.waited(self.state.clock.now().saturating_duration_since(since));
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn approvers(&self) -> Vec<&'static str> {
+        let AskingCall { session, asked_for, .. } = &*self.call;
+        let asked = self.runtime.broker.approvers(session, asked_for);
+        asked.iter().map(|approver| approver.name()).collect()
+    }
+}
+
+impl AsksUnkept for UnkeptAsker {
+    fn ask(&self, change: UnkeptChange, answered: Box<dyn FnOnce(UnkeptAnswer) + Send>) {
+        let names = self.approvers();
+        let Some(tasks) = self.tasks.as_ref().filter(|_| !names.is_empty()) else { return };
+        let (runtime, call, state) =
+            (Arc::clone(&self.runtime), Arc::clone(&self.call), Arc::clone(&self.state));
+        lock(&state.progress).since = Some(state.clock.now());
+        let asking = async move {
+            let answer = put(&runtime, &call, &state, change, &names.join(", ")).await;
+            answered(answer);
+        };
+        let task = tasks.spawn(asking).abort_handle();
+        lock(&self.state.progress).task = Some(task);
+    }
+}
+
+/// Sends the question and waits until it is settled.
+async fn put(
+    runtime: &Runtime,
+    call: &AskingCall,
+    state: &QuestionState,
+    change: UnkeptChange,
+    names: &str,
+) -> UnkeptAnswer {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(UNKEPT.as_bytes()).update(call.call_id.as_bytes());
+    let about = About {
+        // No other question is equal.
+        digest: hasher.finalize().into(),
+        session: &call.session,
+        call_id: &call.asked_for,
+        timeout: runtime.answer_within,
+    };
+    let sandbox = runtime.guard.containment(&call.session);
+    let told = Mutex::new(None);
+    let question = |n_asked, id| {
+        let question = call.question((n_asked, id), &change, sandbox.clone(), about.timeout);
+        *lock(&told) = approval_hooks::asked(runtime, &*call.tool, &question, names);
+        question
+    };
+    let settled = runtime.broker.settle(&about, question, || false).await;
+    let told = lock(&told).take();
+    approval_hooks::answered(told, settled.by, &settled.answer);
+    let answer = match settled.answer {
+        Answer::Yes(_) => UnkeptAnswer::Yes,
+        Answer::No(_) => UnkeptAnswer::No,
+        Answer::TimedOut | Answer::Gone => UnkeptAnswer::Unanswered,
+    };
+    let mut progress = lock(&state.progress);
+    if let Some(since) = progress.since.take() {
+        progress.waited = state.clock.now().saturating_duration_since(since);
+        let by = settled.by.map_or_else(|| names.to_owned(), str::to_owned);
+        progress.answer = Some((by, settled.answer));
+    }
+    progress.task = None;
+    drop(progress);
+    state.answered.notify_one();
+    answer
+}
+
+impl AskingCall {
+    fn question(
+        &self,
+        (n_asked, id): (u64, String),
+        change: &UnkeptChange,
+        sandbox: Option<String>,
+        timeout: Duration,
+    ) -> Question {
+        Question {
+            id,
+            call_id: self.call_id.clone(),
+            session: self.session.clone(),
+            agent: self.agent.clone(),
+            asked_for: self.asked_for.clone(),
+            tool: self.tool.name().to_owned(),
+            tool_origin: self.tool.origin(),
+            effects: self.effects.clone(),
+            targets: self.targets.as_ref().clone(),
+            arguments: self.arguments.clone(),
+            is_open: false,
+            undo: UndoCover::None,
+            unkept: Some(change.clone()),
+            diff: None,
+            sandbox,
+            rule: UNKEPT,
+            origin: None,
+            why: format!("it ran unasked, and {}", change.why),
+            covers: Vec::new(),
+            n_asked,
+            timeout,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Asks about a running command. Its notify handler holds the call that changes what undo cannot keep, sinew asks an approver
+//! while the clock of the command is stopped, and the handler performs the call or refuses it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+use sinew_fs::undo_log::UnkeptReason;
+use sinew_tool::sync::lock;
+use sinew_tool::{AsksUnkept, UnkeptAnswer, UnkeptChange};
+
+use super::wire::{self, Asked, Command, Report};
+
+/// Stops a clock while an approver thinks.
+#[derive(Debug, Default)]
+pub(super) struct Pause(Mutex<Paused>);
+
+#[derive(Debug, Default)]
+struct Paused {
+    so_far: Duration,
+    since: Option<Instant>,
+}
+
+impl Pause {
+    fn begin(&self) {
+        lock(&self.0).since.get_or_insert_with(Instant::now);
+    }
+
+    fn end(&self) {
+        let mut paused = lock(&self.0);
+        let last = paused.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        paused.so_far += last;
+    }
+
+    /// Returns when a time is over that does not pass in pauses; `None` within a pause.
+    pub(super) fn over_at(&self, at: Instant) -> Option<Instant> {
+        let paused = lock(&self.0);
+        match paused.since {
+            Some(_) => None,
+            None => at.checked_add(paused.so_far),
+        }
+    }
+}
+
+/// The question of a supervisor: its notify handler asks, and its watch gets the answer.
+#[derive(Debug)]
+pub(super) struct PendingQuestion {
+    /// The socket to sinew.
+    line: OwnedFd,
+    pub(super) pause: Pause,
+    answer: Mutex<Option<UnkeptAnswer>>,
+    /// Becomes readable with the answer.
+    answered: OwnedFd,
+}
+
+impl PendingQuestion {
+    pub(super) fn new(line: &OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            line: line.try_clone()?,
+            pause: Pause::default(),
+            answer: Mutex::default(),
+            answered: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Sends the question to sinew, and stops the clock.
+    pub(super) fn ask(&self, asked: Asked) -> io::Result<()> {
+        self.pause.begin();
+        wire::send(&self.line, &Report::Asks(asked), &[]).inspect_err(|_| self.pause.end())
+    }
+
+    /// Takes the answer of sinew.
+    pub(super) fn answer(&self, answer: UnkeptAnswer) {
+        *self.slot() = Some(answer);
+        self.pause.end();
+        let _ = rustix::io::write(&self.answered, &1_u64.to_ne_bytes());
+    }
+
+    /// Returns the answer, once it is there.
+    pub(super) fn take(&self) -> Option<UnkeptAnswer> {
+        let _ = rustix::io::read(&self.answered, &mut [0; 8]);
+        self.slot().take()
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<UnkeptAnswer>> {
+        lock(&self.answer)
+    }
+}
+
+impl AsFd for PendingQuestion {
+    /// Returns the fd that becomes readable with the answer.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.answered.as_fd()
+    }
+}
+
+/// Asks approvers the question of a supervisor, whose answer its socket gets.
+pub(super) fn ask(
+    asks: Option<&Arc<dyn AsksUnkept>>,
+    pause: &Arc<Pause>,
+    line: BorrowedFd<'_>,
+    asked: Asked,
+) {
+    let own = asks.and_then(|asks| Some((asks, line.try_clone_to_owned().ok()?)));
+    let Some((asks, line)) = own else {
+        let _ = wire::send(line, &Command::Answer(UnkeptAnswer::Unanswered), &[]);
+        return;
+    };
+    pause.begin();
+    let to = AnswerOnDrop { line, pause: Arc::clone(pause), answer: UnkeptAnswer::Unanswered };
+    let Asked { path, size, removes, reason } = asked;
+    let change = UnkeptChange { path, size, removes, why: why(reason) };
+    asks.ask(change, Box::new(|answer| to.give(answer)));
+}
+
+/// Sends an answer to a supervisor when it is dropped.
+struct AnswerOnDrop {
+    line: OwnedFd,
+    pause: Arc<Pause>,
+    answer: UnkeptAnswer,
+}
+
+impl AnswerOnDrop {
+    fn give(mut self, answer: UnkeptAnswer) {
+        self.answer = answer;
+    }
+}
+
+impl Drop for AnswerOnDrop {
+    fn drop(&mut self) {
+        self.pause.end();
+        // The command may have ended.
+        let _ = wire::send(&self.line, &Command::Answer(self.answer), &[]);
+    }
+}
+
+/// Returns why undo cannot keep a change, in words.
+pub(super) fn why(reason: UnkeptReason) -> &'static str {
+    match reason {
+        UnkeptReason::Large => "the old content is too large to keep for undo",
+        UnkeptReason::Budget => "it changes more than is kept for undo",
+        UnkeptReason::Failed => "the old content could not be kept for undo",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_passes_in_a_pause() {
+        let pause = Pause::default();
+        let at = Instant::now();
+        assert_eq!(pause.over_at(at), Some(at));
+        pause.begin();
+        pause.begin();
+        assert_eq!(pause.over_at(at), None);
+        std::thread::sleep(Duration::from_millis(20));
+        pause.end();
+        let over = pause.over_at(at).expect("a time");
+        assert!(at + Duration::from_millis(20) <= over, "{:?}", over - at);
+        pause.end();
+        assert_eq!(pause.over_at(at), Some(over));
+    }
+}

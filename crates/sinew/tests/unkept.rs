@@ -1,0 +1,205 @@
+//! A command that runs unasked waits when it is about to change what undo cannot keep, and continues with the answer.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::pipe::{Piped, text};
+use crate::served::{Place, command};
+
+/// More than is copied of one file.
+const LARGE: u64 = 65 << 20;
+/// More than is moved of all files of a command.
+const HUGE: u64 = 3 << 30;
+const AUTO: &[&str] = &["--approvals", "auto"];
+
+/// Returns a place with a file `big` of this size, without content on disk.
+fn place(size: u64) -> Place {
+    let place = Place::new();
+    fs::File::create(place.root.join("big")).unwrap().set_len(size).unwrap();
+    place
+}
+
+fn size(place: &Place, name: &str) -> Option<u64> {
+    fs::metadata(place.root.join(name)).ok().map(|meta| meta.len())
+}
+
+/// Returns what sinew writes in the root.
+fn sinew(place: &Place, args: &[&str]) -> String {
+    let mut command = command(&place.home);
+    command.arg("--root").arg(&place.root).args(args).current_dir(&place.root);
+    let ran = command.env("PATH", std::env::var_os("PATH").unwrap()).output().unwrap();
+    String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned()
+}
+
+fn bash(pipe: &mut Piped, id: u64, command: &str, timeout_ms: u64) {
+    pipe.call(id, "Bash", json!({ "command": command, "timeout": timeout_ms }));
+}
+
+#[test]
+fn command_waits_while_a_person_thinks_of_what_is_lost() {
+    for (bytes, command, head) in [
+        (LARGE, "echo x >>big", "Change big (65.0 MiB) for good? Cannot be undone"),
+        (LARGE, "echo x >big", "Change big (65.0 MiB) for good? Cannot be undone"),
+        (LARGE, "truncate -s 1 big", "Change big (65.0 MiB) for good? Cannot be undone"),
+        (HUGE, "rm big", "Delete big (3.0 GiB) for good? Cannot be undone"),
+        (HUGE, "mv kept big", "Change big (3.0 GiB) for good? Cannot be undone"),
+    ] {
+        for (answer, goes_on) in [("yes", true), ("always", true), ("no", false)] {
+            let place = place(bytes);
+            fs::write(place.root.join("kept"), "one\n").unwrap();
+            let mut pipe = Piped::start(&place, AUTO);
+            // What came before stays done, and its end says whether the change was made.
+            let text_of = format!("echo first >first; {command} && echo went >went");
+            bash(&mut pipe, 1, &text_of, 1_000);
+            let question = pipe.next("question");
+            assert_eq!(question["head"][0], head, "{question}");
+            assert_eq!(question["head"][1], format!("$ {text_of}"));
+            let about = question["head"][2].as_str().unwrap();
+            assert!(about.contains("/big: the old content is too large to keep"), "{about}");
+            assert!(about.contains("the command waits"), "{about}");
+            assert_eq!((&question["undo"], &question["rule"]), (&json!("none"), &json!("unkept")));
+            assert_eq!(question["covers"].as_array().map(Vec::len), Some(1), "{question}");
+            // Longer than the command may run.
+            std::thread::sleep(Duration::from_millis(1_500));
+            assert_eq!(size(&place, "big"), Some(bytes), "{command}");
+            assert_eq!(size(&place, "first"), Some(6), "{command}");
+            pipe.answer(&question, answer);
+            let reply = pipe.next("reply");
+            assert_eq!(size(&place, "big") != Some(bytes), goes_on, "{command} {answer}: {reply}");
+            assert_eq!(size(&place, "went").is_some(), goes_on, "{command} {answer}: {reply}");
+            let said = if goes_on { "cannot be undone: big" } else { "and a person denied it" };
+            assert!(text(&reply).contains(said), "{command} {answer}: {reply}");
+            assert!(pipe.end().iter().all(|line| line["type"] != "question"));
+            // The checkpoint has the rest.
+            let undone = sinew(&place, &["undo", "--yes", "--partial"]);
+            assert_eq!(size(&place, "first"), None, "{command} {answer}: {undone}");
+        }
+    }
+}
+
+/// The time of a command is over while it works, not while it waits.
+#[test]
+fn time_limit_holds_before_and_after_the_answer() {
+    for command in ["sleep 30", "echo x >>big; sleep 30"] {
+        let place = place(LARGE);
+        let mut pipe = Piped::start(&place, AUTO);
+        bash(&mut pipe, 1, command, 1_500);
+        let mut began = Instant::now();
+        if command.contains("big") {
+            let question = pipe.next("question");
+            std::thread::sleep(Duration::from_secs(2));
+            pipe.answer(&question, "yes");
+            began = Instant::now();
+        }
+        let reply = pipe.next("reply");
+        assert_eq!(reply["error"]["kind"], "timeout", "{command}: {reply}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{command}");
+        pipe.end();
+    }
+}
+
+/// Processes that change something meanwhile wait for the same answer; others go on.
+#[test]
+fn all_processes_of_a_command_wait_for_one_answer() {
+    for (answer, goes_on) in [("yes", true), ("no", false)] {
+        let place = place(LARGE);
+        fs::copy(place.root.join("big"), place.root.join("other")).unwrap();
+        let mut pipe = Piped::start(&place, AUTO);
+        let command = "for n in 1 2 3 4 5 6; do echo x >>big & echo x >>other & done; \
+                       (sleep 0.3; echo y >small) & wait; echo x >>big; true";
+        bash(&mut pipe, 1, command, 20_000);
+        let question = pipe.next("question");
+        std::thread::sleep(Duration::from_millis(700));
+        assert_eq!(size(&place, "small"), Some(2), "others wait too");
+        pipe.answer(&question, answer);
+        let reply = pipe.next("reply");
+        let grown = if goes_on { [7 * 2, 6 * 2] } else { [0, 0] };
+        let sizes = ["big", "other"].map(|name| size(&place, name).unwrap() - LARGE);
+        assert_eq!(sizes, grown, "{answer}: {reply}");
+        assert!(pipe.end().iter().all(|line| line["type"] != "question"), "{answer}");
+    }
+}
+
+/// The question ends with what it is about.
+#[test]
+fn question_is_taken_back_with_its_command() {
+    enum End {
+        Command,
+        Cancel,
+        Time,
+        Input,
+    }
+    for (end, command, kind) in [
+        (End::Command, "timeout 1 sh -c 'echo x >>big'; echo ended", Value::Null),
+        (End::Cancel, "echo x >>big", json!("cancelled")),
+        (End::Time, "echo x >>big; echo ended", json!("policy_denied")),
+        (End::Input, "echo x >>big; echo ended", json!("policy_denied")),
+    ] {
+        let place = place(LARGE);
+        let time = ["--set", "approval_timeout_s=1"];
+        let more = if matches!(end, End::Time) { &time[..] } else { &[] };
+        let mut pipe = Piped::start(&place, &[AUTO, more].concat());
+        bash(&mut pipe, 1, command, 20_000);
+        let question = pipe.next("question");
+        let (reply, rest) = match end {
+            End::Input => {
+                let rest = pipe.end();
+                let reply = rest.iter().find(|line| line["type"] == "reply").unwrap().clone();
+                (reply, rest)
+            }
+            _ => {
+                if matches!(end, End::Cancel) {
+                    pipe.send(&json!({ "type": "cancel", "id": 1 }));
+                }
+                let reply = pipe.next("reply");
+                pipe.answer(&question, "yes");
+                let rest = pipe.end();
+                let refused = rest.iter().any(|line| line["type"] == "error");
+                assert!(refused, "{command}: a late answer counts: {rest:?}");
+                (reply, rest)
+            }
+        };
+        assert_eq!(reply["error"]["kind"], kind, "{command}: {reply}");
+        assert_eq!(size(&place, "big"), Some(LARGE), "{command}: {reply} {rest:?}");
+    }
+}
+
+/// A swap while the command waits changes nothing for a no, and the ledger has question and answer.
+#[test]
+fn swap_while_it_waits_changes_nothing_after_a_no() {
+    let place = place(LARGE);
+    fs::write(place.root.join("small"), "mine\n").unwrap();
+    let mut pipe = Piped::start(&place, AUTO);
+    bash(&mut pipe, 1, "(sleep 0.5; mv big aside; ln -s small big) & echo x >>big; wait", 20_000);
+    let question = pipe.next("question");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(size(&place, "aside"), Some(LARGE));
+    pipe.answer(&question, "no");
+    let reply = pipe.next("reply");
+    // The name means a file now that can be kept, so the call is performed there, and undo covers it.
+    assert_eq!(size(&place, "aside"), Some(LARGE), "{reply}");
+    pipe.end();
+    let records = sinew(&place, &["audit", "export"]);
+    let answered = records
+        .lines()
+        .any(|line| line.contains("\"answer\":\"no\"") && line.contains("\"approver\":\"pipe\""));
+    assert!(answered, "{records}");
+    sinew(&place, &["undo", "--yes"]);
+    assert_eq!(fs::read_to_string(place.root.join("small")).unwrap(), "mine\n");
+    assert_eq!(size(&place, "big"), Some(LARGE));
+}
+
+/// No call waits for a background command, and where no person can be asked it fails as before.
+#[test]
+fn background_commands_are_not_asked_about() {
+    let place = place(LARGE);
+    let mut pipe = Piped::start(&place, AUTO);
+    let command = "echo x >>big || echo refused >refused";
+    pipe.call(1, "Bash", json!({ "command": command, "run_in_background": true }));
+    pipe.next("reply");
+    assert!(pipe.is_quiet("question"));
+    pipe.end();
+    assert_eq!((size(&place, "big"), size(&place, "refused")), (Some(LARGE), Some(8)));
+}
