@@ -135,6 +135,30 @@ async def answers_of_two(root):
         true((root / "two").is_dir() and not (root / "never").exists(), "another call ran")
 
 
+async def from_before(root):
+    async def absent(context, params):
+        await anyio.sleep(60)
+
+    with check("a question that waits at a client appears at a terminal that is opened meanwhile"):
+        options = server(root, "--approvals", "ask")
+        async with Client(options, mode="legacy", elicitation_callback=absent) as client:
+            async with anyio.create_task_group() as group:
+                results = []
+
+                async def writes():
+                    results.append(await call(client, "Write", {"file_path": "before.txt", "content": "x\n"}))
+
+                group.start_soon(writes)
+                await anyio.sleep(1.5)
+                with terminal(root) as screen:
+                    await anyio.to_thread.run_sync(answers, screen, "Create before.txt?", "y")
+                    with anyio.fail_after(10):
+                        while not results:
+                            await anyio.sleep(0.05)
+            equal(kind(results[0]), None, checks.text(results[0]))
+            true((root / "before.txt").exists(), "it was not written")
+
+
 async def without_an_answer(root):
     async def denied(words, within):
         async with Client(server(root, "--approvals", "ask"), mode="legacy") as client:
@@ -279,6 +303,7 @@ def body(directory):
     root.mkdir()
     anyio.run(a_day, directory)
     anyio.run(answers_of_two, root)
+    anyio.run(from_before, root)
     anyio.run(without_an_answer, root)
     anyio.run(hostile_peers, root)
 

@@ -19,6 +19,8 @@ use tokio::sync::watch;
 
 /// The most sessions with a question counter.
 const MAX_SESSIONS: usize = 10_000;
+/// How often a pending question looks for approvers that can be asked now, such as a terminal that was opened.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
 /// Identifies equal questions.
 pub(crate) type Digest = [u8; 32];
@@ -80,14 +82,20 @@ impl Broker {
 
     /// Returns the approvers of a call.
     pub(crate) fn approvers(&self, session: &str, call_id: &str) -> Vec<Arc<dyn Approver>> {
-        self.numbered(session, call_id).into_iter().map(|(_, approver)| approver).collect()
+        let others = self.others(session, call_id, &HashSet::new());
+        others.into_iter().map(|(_, approver)| approver).collect()
     }
 
-    /// Returns the approvers of a call with their ids.
-    fn numbered(&self, session: &str, call_id: &str) -> Vec<(u64, Arc<dyn Approver>)> {
+    /// Returns the approvers of a call that are not among the known ones, with their ids.
+    fn others(
+        &self,
+        session: &str,
+        call_id: &str,
+        known: &HashSet<u64>,
+    ) -> Vec<(u64, Arc<dyn Approver>)> {
         let approvers = read(&self.approvers);
-        let serving = approvers.iter().filter(|(_, approver)| approver.serves(session, call_id));
-        serving.cloned().collect()
+        let others = approvers.iter().filter(|(id, _)| !known.contains(id));
+        others.filter(|(_, approver)| approver.serves(session, call_id)).cloned().collect()
     }
 
     pub(crate) fn shows_forms(&self) -> bool {
@@ -174,15 +182,15 @@ impl Broker {
         let mut known = HashSet::new();
         let mut asked = FuturesUnordered::new();
         loop {
-            for (id, approver) in self.numbered(about.session, about.call_id) {
-                if known.insert(id) {
-                    asked.push(ask(approver, question.clone()));
-                }
+            for (id, approver) in self.others(about.session, about.call_id, &known) {
+                known.insert(id);
+                asked.push(ask(approver, question.clone()));
             }
             let answered = tokio::select! {
                 biased;
                 answered = asked.next() => answered,
                 Ok(()) = arrived.changed() => continue,
+                () = tokio::time::sleep(LOOKS_AGAIN) => continue,
             };
             let Some(settled) = answered else {
                 return Settled { answer: Answer::Gone, by: None };
