@@ -597,7 +597,8 @@ fn what_cannot_be_set_up_changes_nothing() {
         let before = setup.tree();
         for args in [&[*client][..], &[client, "--beside"], &[client, "--dry-run"]] {
             // A client that fails does so only when its command runs, and a dry run needs no client.
-            let is_late = error.contains("no luck") || error.contains("is not installed");
+            let late = ["no luck", "is not installed", "PATH has no"];
+            let is_late = late.iter().any(|words| error.contains(words));
             if is_late && args.contains(&"--dry-run") {
                 continue;
             }
@@ -623,6 +624,67 @@ fn what_cannot_be_set_up_changes_nothing() {
     for args in [&["emacs"][..], &["--undo"], &["--beside"], &["codex", "--undo", "--beside"]] {
         assert_eq!(setup.run(args).code, 2, "{args:?}");
     }
+}
+
+/// A dry run of Claude Code failed where `PATH` had no `claude`.
+#[test]
+fn dry_run_needs_no_client() {
+    if !database::can_bind("setup") {
+        return;
+    }
+    // A client, its directory, what a dry run would do, and what it says of the program.
+    for (client, dir, does, missing) in [
+        (
+            "claude",
+            "",
+            "would run claude mcp add-json",
+            "Claude Code is not installed: PATH has no `claude`",
+        ),
+        (
+            "claude",
+            ".claude",
+            "would run claude mcp add-json",
+            "PATH has no `claude`, which registers servers",
+        ),
+        ("codex", "", "+[mcp_servers.sinew]", "Codex is not installed: PATH has no `codex`"),
+        ("gemini", "", "+  \"mcpServers\": {", "Gemini CLI is not installed: PATH has no `gemini`"),
+        ("opencode", "", "+  \"mcp\": {", "opencode is not installed: PATH has no `opencode`"),
+        ("vscode", "", "+  \"servers\": {", "VS Code is not installed: PATH has no `code`"),
+        ("cursor", "", "+  \"mcpServers\": {", "Cursor is not installed: PATH has no `cursor`"),
+        ("zed", "", "+  \"context_servers\": {", "Zed is not installed: PATH has no `zed`"),
+    ] {
+        let setup = Setup::new(&[]);
+        fs::create_dir_all(setup.path(dir)).unwrap();
+        let before = setup.tree();
+        let run = |args: &[&str]| Ran::of(setup.command(args).env("PATH", &setup.bin));
+        let ran = run(&[client, "--dry-run"]);
+        assert_eq!(ran.code, 0, "{client}: {}{}", ran.out, ran.err);
+        for words in ["dry run, nothing was changed", does, missing] {
+            assert!(ran.out.contains(words), "{client}: {words}: {}", ran.out);
+        }
+        let object: Value =
+            serde_json::from_str(&run(&[client, "--dry-run", "--json"]).out).unwrap();
+        assert_eq!((&object["ok"], &object["changed"]), (&json!(true), &json!(false)), "{object}");
+        assert!(object["notes"].to_string().contains(missing), "{object}");
+        let listed = run(&["--dry-run"]);
+        assert_eq!((listed.code, &listed.out), (0, &run(&[]).out), "{client}");
+        // The control: a setup fails.
+        let ran = run(&[client]);
+        assert!(ran.code == 1 && ran.err.contains("PATH has no `"), "{client}: {}", ran.err);
+        assert_eq!(setup.tree(), before, "{client}");
+    }
+    // Nor does the dry run of an undo.
+    let setup = with_clients();
+    setup.works(&["claude"]);
+    fs::remove_file(setup.bin.join("claude")).unwrap();
+    let before = setup.tree();
+    let undo = ["claude", "--undo", "--dry-run"];
+    let ran = Ran::of(setup.command(&undo).env("PATH", &setup.bin));
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    for words in ["would run claude mcp remove", "PATH has no `claude`, which removes servers"] {
+        assert!(ran.out.contains(words), "{words}: {}", ran.out);
+    }
+    assert_eq!(setup.tree(), before);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 /// `sinew setup`.
 #[derive(Debug, Args)]
 pub struct SetupArgs {
-    /// The client; without one, the clients are listed with what a setup would do.
+    /// The client; without one, the clients are listed with what a setup would do, and nothing changes.
     pub client: Option<SetupClient>,
     /// Leave the client's own tools on: sinew is added beside them.
     #[arg(long, requires = "client", conflicts_with = "undo")]
@@ -13,7 +13,7 @@ pub struct SetupArgs {
     /// Remove what an earlier setup wrote, as far as it is unchanged.
     #[arg(long, requires = "client")]
     pub undo: bool,
-    /// Show the commands and differences, and change nothing.
+    /// Show the commands and differences, and change nothing; the client need not be installed.
     #[arg(long)]
     pub dry_run: bool,
     /// Print one JSON object.

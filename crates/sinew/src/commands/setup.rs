@@ -68,7 +68,7 @@ fn list(as_json: bool) -> anyhow::Result<ExitCode> {
         let client = if host.has(client) { registration::client(&host, client.name) } else { None }
             .unwrap_or(client);
         let status = registration::status(&host, client);
-        let planned = Plan::setup(&host, client, false);
+        let planned = Plan::setup(&host, client, false, false);
         rows.push(report::Row::of(&host, client, status, planned));
     }
     report::list(&rows, as_json)?;
@@ -83,13 +83,14 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let mut report = Report::new(client, args.json);
     if args.undo {
         let lock = if args.dry_run { None } else { RecordLock::take(&host, true)? };
-        let Some(plan) = Plan::undo(&host, client)? else {
+        let Some(plan) = Plan::undo(&host, client, args.dry_run)? else {
             report.note(format!("nothing to undo: no setup of {} is recorded here", client.title));
             report.print()?;
             return Ok(ExitCode::SUCCESS);
         };
         let is_partial = !plan.failures.is_empty();
         report.undo(&host, &plan);
+        plan.no_program.iter().for_each(|error| report.note(error.to_string()));
         if !args.dry_run {
             plan.carry_out(&host)?;
         }
@@ -98,14 +99,17 @@ fn one(name: &str, args: &SetupArgs) -> anyhow::Result<ExitCode> {
         report.print()?;
         return Ok(ExitCode::from(u8::from(is_partial)));
     }
-    match check_installed(&host, client) {
-        Err(error) if args.dry_run => report.note(error.to_string()),
-        installed => installed?,
-    }
+    let not_installed = match check_installed(&host, client) {
+        Err(error) if args.dry_run => Some(error),
+        installed => installed.map(|()| None)?,
+    };
     let lock = if args.dry_run { None } else { RecordLock::take(&host, false)? };
-    let plan = Plan::setup(&host, client, args.beside)?;
+    let plan = Plan::setup(&host, client, args.beside, args.dry_run)?;
     let changes = !plan.is_empty();
     report.setup(&host, &plan, args.beside, args.dry_run);
+    if let Some(error) = not_installed.as_ref().or(plan.no_program.as_ref()) {
+        report.note(error.to_string());
+    }
     if let (true, Some(doubt)) = (changes, host.doubt()) {
         let program = &host.program;
         let doubt = format!(

@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub(super) kept_files: Vec<PathBuf>,
     /// Why an undo leaves parts of the setup.
     pub(super) failures: Vec<SetupError>,
+    /// In a dry run, why the commands could not run here.
+    pub(super) no_program: Option<SetupError>,
     /// The record to keep; `None` removes it.
     pub(super) record: Option<Record>,
     pub(super) before: Option<Record>,
@@ -54,6 +56,7 @@ impl Plan {
         host: &Host,
         client: &'static ClientRow,
         beside: bool,
+        is_dry: bool,
     ) -> Result<Self, SetupError> {
         let before = Record::read(host, client)?;
         let mut plan = Self::empty(client, before);
@@ -62,6 +65,9 @@ impl Plan {
         if client.by_verb {
             let before = plan.before.as_ref();
             plan.commands = registration::commands(host, client, &server, beside, before)?;
+            if !plan.commands.is_empty() {
+                plan.check_program(verb::no_program(host, client, &server), is_dry)?;
+            }
             // Until the command has run, it is taken to write what it is given.
             record.registered = match plan.commands.is_empty() {
                 true => plan.before.as_ref().and_then(|before| before.registered.clone()),
@@ -99,13 +105,14 @@ impl Plan {
     pub(super) fn undo(
         host: &Host,
         client: &'static ClientRow,
+        is_dry: bool,
     ) -> Result<Option<Self>, SetupError> {
         let Some(before) = Record::read(host, client)? else { return Ok(None) };
         let mut plan = Self::empty(client, Some(before.clone()));
         plan.is_undo = true;
         let mut rest = Record::of(&before.program, before.beside);
         if let Some(registered) = &before.registered
-            && let Err(error) = plan.unregister(host, registered)
+            && let Err(error) = plan.unregister(host, registered, is_dry)
         {
             rest.registered = Some(registered.clone());
             plan.failures.push(error);
@@ -135,6 +142,7 @@ impl Plan {
             kept: Vec::new(),
             kept_files: Vec::new(),
             failures: Vec::new(),
+            no_program: None,
             record: None,
             before,
         }
@@ -145,8 +153,28 @@ impl Plan {
         self.commands.is_empty() && self.files.is_empty()
     }
 
+    /// Fails if the program of the commands is missing. A dry run keeps the reason.
+    fn check_program(
+        &mut self,
+        missing: Option<SetupError>,
+        is_dry: bool,
+    ) -> Result<(), SetupError> {
+        match missing {
+            Some(error) if !is_dry => Err(error),
+            missing => {
+                self.no_program = missing;
+                Ok(())
+            }
+        }
+    }
+
     /// Adds the command that removes the entry which the client's command wrote.
-    fn unregister(&mut self, host: &Host, registered: &Registered) -> Result<(), SetupError> {
+    fn unregister(
+        &mut self,
+        host: &Host,
+        registered: &Registered,
+        is_dry: bool,
+    ) -> Result<(), SetupError> {
         let Registered { file, path, value } = registered;
         if *file != host.file(self.client) {
             let problem = "the setup wrote this file, and the client has another one now; set the client's variables as they \
@@ -156,7 +184,8 @@ impl Plan {
         let item = Item { path: path.clone(), value: value.clone(), role: Role::Server };
         match registration::entry(file, self.client, path)? {
             Some(found) if found == *value => {
-                self.commands.push(verb::remove(host, self.client)?);
+                self.check_program(verb::no_removal(host, self.client), is_dry)?;
+                self.commands.push(verb::remove(self.client));
             }
             Some(_) => self.kept.push((file.clone(), item)),
             None => {}

@@ -77,11 +77,11 @@ pub(super) fn commands(
     let ours = before.and_then(|before| Some((before.registered.as_ref()?, before.beside)));
     let add = || verb::add(host, client, server, beside);
     match (found, ours) {
-        (None, _) => Ok(vec![add()?]),
+        (None, _) => Ok(vec![add()]),
         (Some(found), Some((ours, was_beside))) if found == ours.value => {
             match edit::starts_same(&found, &server.value) && was_beside == beside {
                 true => Ok(Vec::new()),
-                false => Ok(vec![verb::remove(host, client)?, add()?]),
+                false => Ok(vec![verb::remove(client), add()]),
             }
         }
         (Some(found), _) if edit::starts_same(&found, &server.value) => Ok(Vec::new()),
