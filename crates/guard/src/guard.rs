@@ -153,8 +153,8 @@ pub(crate) struct Shared {
     pub(crate) messages: Option<Arc<MessageCenter>>,
     pub(crate) deferred_close: Arc<DeferredClose>,
     denied: Vec<PathBuf>,
-    /// Paths in the roots that are hidden from commands and file tools.
-    hidden: Vec<PathBuf>,
+    /// Real paths in the roots that are hidden from commands and file tools, each with its path in the settings.
+    hidden: HashMap<PathBuf, PathBuf>,
     n_threads: OnceLock<usize>,
 }
 
@@ -442,17 +442,18 @@ fn contained_words(level: SandboxLevel, missing: &[String]) -> String {
     }
 }
 
-/// Returns the paths in the roots that commands do not see.
-fn hidden(commands: Option<&CommandSettings>, roots: &Roots) -> Vec<PathBuf> {
+/// Returns the real paths in the roots that commands do not see, each with its path in the settings.
+fn hidden(commands: Option<&CommandSettings>, roots: &Roots) -> HashMap<PathBuf, PathBuf> {
     let all = commands.map(|commands| commands.hidden.as_slice()).unwrap_or_default();
     let in_root = |path: &PathBuf| roots.paths().any(|root| path.starts_with(root));
     // Most are in the same few directories, outside the roots.
     let mut dirs: HashMap<&Path, PathBuf> = HashMap::new();
     let there = all.iter().filter_map(|path| {
         let (dir, name) = (path.parent()?, path.file_name()?);
-        Some(dirs.entry(dir).or_insert_with(|| real_or_same(dir)).join(name))
+        Some((dirs.entry(dir).or_insert_with(|| real_or_same(dir)).join(name), path))
     });
-    there.filter(in_root).map(|path| real_or_same(&path)).collect()
+    let there = there.filter(|(path, _)| in_root(path));
+    there.map(|(path, written)| (real_or_same(&path), written.clone())).collect()
 }
 
 fn globs(files: &FileSettings, roots: &Roots) -> Result<PathGlobs, RuleError> {

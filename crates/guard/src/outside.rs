@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sinew_fs::resolve::{self, Place};
 use sinew_fs::roots::Roots;
-use sinew_policy::rules::{self, HOLDS_SECRETS};
+use sinew_policy::rules;
 use sinew_tool::{Access, Claim, FileError, OutsidePaths, Position, Targets, ToolError};
 
 use crate::contain::{InTheWay, MayLeave};
@@ -57,17 +57,13 @@ impl Guard {
         let Ok(place) = place else { return Err(refused) };
         match self.position_outside(&place.real, claim.access) {
             Ok(position) => Ok((place, position)),
-            Err(Some(why)) => Err(FileError::Denied(String::from(why))),
+            Err(Some(why)) => Err(FileError::Denied(why)),
             Err(None) => Err(refused),
         }
     }
 
     /// Returns the position of a real path outside the roots; if no answer may allow it, perhaps why.
-    fn position_outside(
-        &self,
-        real: &Path,
-        access: Access,
-    ) -> Result<Position, Option<&'static str>> {
+    fn position_outside(&self, real: &Path, access: Access) -> Result<Position, Option<String>> {
         let commands = self.shared.commands.as_ref().ok_or(None)?;
         let is_no_file = NO_FILES.iter().any(|dir| real.starts_with(dir));
         let is_inside = self.shared.roots.holding(real).is_some();
@@ -77,8 +73,8 @@ impl Guard {
             return Err(None);
         }
         match commands.hidden_at(real) {
-            Some(true) => return Err(Some(HOLDS_SECRETS)),
-            Some(false) => return Err(Some(CONTAINS_SECRETS)),
+            Some(true) => return Err(Some(commands.why_hidden(real))),
+            Some(false) => return Err(Some(String::from(CONTAINS_SECRETS))),
             None => {}
         }
         let is_read = !access.changes() && commands.is_of_programs(real);

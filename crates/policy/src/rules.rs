@@ -4,7 +4,7 @@
 //! widens the roots. An invalid glob is an error at start: a deny rule that never matches protects nothing.
 //! sinew's own directory is closed, except for parts that are meant to be read.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,21 @@ use sinew_tool::{Access, FileError, visible};
 use crate::globs::{Globs, RuleError, Written};
 use sinew_fs::roots::Roots;
 
-/// Why a hidden path is refused.
-pub const HOLDS_SECRETS: &str =
-    "it holds secrets by its name; `run.show` lists what may be seen all the same";
+/// Why sinew's own state is refused.
+pub const OWN_STATE: &str =
+    "it belongs to sinew's own state, which no tool may touch and no setting shows";
+
+/// Returns why a path is refused that these paths of the settings hide.
+pub fn holds_secrets<'p>(hidden_by: impl IntoIterator<Item = &'p PathBuf>) -> String {
+    format!("it holds secrets by its name; `{}` shows it all the same", showing(hidden_by))
+}
+
+/// Returns the configuration line that shows hidden or private paths. A file in a hidden directory opens with the directory
+/// alone.
+pub fn showing<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> String {
+    let paths = paths.into_iter().map(|path| path.to_string_lossy());
+    format!("run.show = {}", serde_json::Value::from_iter(paths))
+}
 
 /// Configuration keys of the lists.
 const ALLOW: &str = "`tools.fs.allow_paths`";
@@ -29,8 +41,8 @@ pub struct PathRules {
     allow: Option<Globs>,
     deny: Option<Globs>,
     closed: Vec<PathBuf>,
-    /// Paths that commands do not see either, of which there may be hundreds.
-    hidden: HashSet<PathBuf>,
+    /// Real paths that commands do not see either, of which there may be hundreds, each with its path in the settings.
+    hidden: HashMap<PathBuf, PathBuf>,
 }
 
 /// Path globs as written, with what they mean for the roots.
@@ -62,13 +74,13 @@ impl PathRules {
             allow: Globs::compile(ALLOW, &globs.allow, false)?,
             deny: Globs::compile(DENY, &globs.deny, true)?,
             closed: closed.to_vec(),
-            hidden: HashSet::new(),
+            hidden: HashMap::new(),
         })
     }
 
-    /// Hides files and directories, by real path.
-    pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
-        Self { hidden: hidden.into_iter().collect(), ..self }
+    /// Hides files and directories: their real paths, each with its path in the settings.
+    pub fn hiding(self, hidden: HashMap<PathBuf, PathBuf>) -> Self {
+        Self { hidden, ..self }
     }
 
     /// Returns whether every path beneath the roots passes, apart from sinew's own.
@@ -82,7 +94,7 @@ impl PathRules {
     /// Returns whether a path beneath a directory may be denied, so that a walk must judge each entry.
     pub(crate) fn judge_beneath(&self, dir: &Path) -> bool {
         let near = |closed: &PathBuf| closed.starts_with(dir) || dir.starts_with(closed);
-        let mut closed = self.closed.iter().chain(&self.hidden);
+        let mut closed = self.closed.iter().chain(self.hidden.keys());
         self.allow.is_some() || self.deny.is_some() || closed.any(near)
     }
 
@@ -113,12 +125,11 @@ impl PathRules {
 
     fn check_denied(&self, real: &Path) -> Result<(), FileError> {
         if self.closed.iter().any(|closed| real.starts_with(closed)) {
-            return Err(FileError::Denied(String::from(
-                "it belongs to sinew's own state, which no tool may touch",
-            )));
+            return Err(FileError::Denied(String::from(OWN_STATE)));
         }
-        if !self.hidden.is_empty() && real.ancestors().any(|path| self.hidden.contains(path)) {
-            return Err(FileError::Denied(String::from(HOLDS_SECRETS)));
+        let mut hidden_by = real.ancestors().filter_map(|path| self.hidden.get(path)).peekable();
+        if !self.hidden.is_empty() && hidden_by.peek().is_some() {
+            return Err(FileError::Denied(holds_secrets(hidden_by)));
         }
         self.check_globs(real)
     }

@@ -382,7 +382,7 @@ impl Commands {
         let wire::Findings { listed, n_more, changed, later, links, .. } = found;
         let tells = |refused: &wire::Refused| !succeeded || *refused != wire::Refused::Datagrams;
         let listed = listed.into_iter().filter(|(refused, _)| tells(refused));
-        let mut listed: Vec<_> = listed.map(|refused| refusal::told(refused, home)).collect();
+        let mut listed: Vec<_> = listed.map(|refused| refusal::told(refused, home, self)).collect();
         if level != SandboxLevel::None.as_str() {
             let unseen = self.unseen_in(&captured.merged).into_iter();
             let is_new =

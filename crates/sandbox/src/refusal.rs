@@ -1,15 +1,20 @@
 //! What the sandbox refused a command, in words for the reply, with what would have allowed it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sinew_policy::command_rules::HIDDEN;
+use sinew_policy::rules::{OWN_STATE, showing};
 use sinew_tool::{Need, Refused, UnkeptAnswer, line_name};
 
 use super::usage::Exhausted;
-use super::{asking, quoted, wire};
+use super::{Commands, asking, quoted, wire};
 
 /// Returns a refusal in words.
-pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) -> Refused {
+pub(super) fn told(
+    (refused, times): (wire::Refused, u32),
+    home: Option<&Path>,
+    commands: &Commands,
+) -> Refused {
     let base = Refused {
         times,
         deed: "change",
@@ -19,6 +24,10 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
         need: need_of(&refused),
         fails: false,
     };
+    if let Some(state) = own_state(&refused, commands) {
+        let what = line_name(state).into_owned();
+        return Refused { deed: "open", what, why: String::from(OWN_STATE), ..base };
+    }
     match refused {
         wire::Refused::Protected { name, .. } => Refused {
             grant: format!("run.unprotected = [{}]", quoted(&name)),
@@ -35,7 +44,7 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
         wire::Refused::Denied { path, why } => Refused {
             deed: "open",
             grant: match &*why {
-                HIDDEN => format!("run.show = [{}]", quoted(&path.to_string_lossy())),
+                HIDDEN => showing(commands.hiding(&path)),
                 _ => String::from("tools.fs.deny_paths and tools.fs.allow_paths without it"),
             },
             why,
@@ -84,6 +93,16 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             grant: String::from("run.network = true"),
             ..base
         },
+    }
+}
+
+/// Returns the state directory, if that is why a path was refused.
+fn own_state<'c>(refused: &wire::Refused, commands: &'c Commands) -> Option<&'c PathBuf> {
+    match refused {
+        wire::Refused::Denied { path, .. } | wire::Refused::Outside { path } => {
+            commands.own_state(path)
+        }
+        _ => None,
     }
 }
 

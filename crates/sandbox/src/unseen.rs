@@ -7,10 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use memchr::memmem;
+use sinew_fs::real_path::real;
+use sinew_policy::rules::{self, OWN_STATE};
 use sinew_tool::{Need, Refused, line_name};
 
+use super::Commands;
 use super::kept::Kept;
-use super::{Commands, quoted};
 
 /// The most paths that are reported for one output.
 const MAX_TOLD: usize = 3;
@@ -85,15 +87,53 @@ impl Commands {
         agents
     }
 
+    /// Returns the paths of the settings that hide a path, which must all be shown to open it.
+    pub(super) fn hiding(&self, path: &Path) -> impl Iterator<Item = &PathBuf> {
+        self.settings.hidden.iter().filter(move |hidden| is_within(path, hidden))
+    }
+
+    /// Returns the state directory, which no setting shows, if a path is in it.
+    pub(super) fn own_state(&self, path: &Path) -> Option<&PathBuf> {
+        let state = self.settings.sessions.parent();
+        let mut hidden = self.settings.hidden.iter();
+        hidden.find(|hidden| Some(hidden.as_path()) == state && is_within(path, hidden))
+    }
+
+    /// Returns why a hidden real path is refused, with the setting that shows it.
+    pub fn why_hidden(&self, real: &Path) -> String {
+        match self.own_state(real) {
+            Some(_) => String::from(OWN_STATE),
+            None => rules::holds_secrets(self.hiding(real)),
+        }
+    }
+
     fn hidden_in(&self, complaints: &[Vec<u8>]) -> Vec<Refused> {
+        let sessions = self.settings.sessions.as_os_str().as_bytes();
+        let names = |line: &[u8], path: &[u8]| {
+            memmem::find_iter(line, path).any(|at| {
+                let rest = line.get(at..).unwrap_or_default();
+                let end = rest.get(path.len()).copied().unwrap_or(b' ');
+                // The temporary files of commands are there.
+                (end == b'/' || DELIMITERS.contains(&end)) && !rest.starts_with(sessions)
+            })
+        };
         let n_naming = |path: &PathBuf| {
             let path = path.as_os_str().as_bytes();
-            complaints.iter().filter(|line| memmem::find(line, path).is_some()).count()
+            complaints.iter().filter(|line| names(line, path)).count()
         };
-        let own = &self.settings.sessions;
-        let others = self.settings.hidden.iter().filter(|path| !own.starts_with(path));
-        let named = others.map(|path| (path, n_naming(path))).filter(|(_, n)| 0 < *n);
-        named.map(|(path, n)| refused(path, SECRET, n)).collect()
+        let hidden = self.settings.hidden.iter().map(|path| (path, n_naming(path)));
+        let named: Vec<(&PathBuf, usize)> = hidden.filter(|(_, n)| 0 < *n).collect();
+        // The hint for a path beneath it names it too.
+        let is_told_below = |(path, n): &(&PathBuf, usize)| {
+            named.iter().any(|(other, m)| m == n && other != path && other.starts_with(path))
+        };
+        let refused = |&(path, n): &(&PathBuf, usize)| match self.own_state(path) {
+            Some(_) => Refused { grant: String::new(), ..refused(path, OWN_STATE, n) },
+            None => {
+                Refused { grant: rules::showing(self.hiding(path)), ..refused(path, SECRET, n) }
+            }
+        };
+        named.iter().filter(|one| !is_told_below(one)).map(refused).collect()
     }
 
     /// Returns the private paths that complaints name. Whether they are there is not looked at: that is private too.
@@ -140,13 +180,18 @@ impl Commands {
     }
 }
 
+/// Returns whether a path is or is beneath a hidden one, as the settings write that or by its real path.
+fn is_within(path: &Path, hidden: &Path) -> bool {
+    path.starts_with(hidden) || path.starts_with(real(hidden))
+}
+
 fn refused(path: &Path, why: &str, n: usize) -> Refused {
     Refused {
         deed: "read",
         fails: false,
         what: line_name(path).into_owned(),
         why: why.to_owned(),
-        grant: format!("run.show = [{}]", quoted(&path.to_string_lossy())),
+        grant: rules::showing([&path.to_owned()]),
         need: Some(Need::Read(path.to_owned())),
         times: u32::try_from(n).unwrap_or(u32::MAX),
     }

@@ -10,12 +10,17 @@ use crate::served::{Place, command};
 
 /// Makes a place with files in the home directory, beside the root.
 fn place() -> Place {
-    let place = Place::new();
+    with_files(Place::new())
+}
+
+fn with_files(place: Place) -> Place {
     for (name, content) in [
         ("notes/a.txt", "one\n"),
         ("notes/deep/b.txt", "needle\n"),
         ("near/.ssh-not/c", "c\n"),
         (".ssh/key", "secret\n"),
+        (".aws/credentials", "secret\n"),
+        (".netrc", "secret\n"),
         (".cargo/registry/src/lib.rs", "pub fn f() {}\n"),
     ] {
         let path = place.home.join(name);
@@ -82,7 +87,13 @@ fn what_lies_outside_asks_once_and_secrets_never() {
             "notes/deep/b.txt",
         ),
         ("Grep", json!({ "pattern": "needle", "path": "HOME/notes/deep" }), None, None, "b.txt"),
-        ("Read", read("HOME/.ssh/key"), None, DENIED, "it holds secrets by its name"),
+        (
+            "Read",
+            read("HOME/.ssh/key"),
+            None,
+            DENIED,
+            "it holds secrets by its name; `run.show = [\"HOME/.ssh\"]` shows it all the same",
+        ),
         ("Read", read("key"), None, DENIED, "it holds secrets by its name"),
         ("Read", read("HOME/.ssh/missing"), None, DENIED, "it holds secrets by its name"),
         ("Grep", json!({ "pattern": "x", "path": "HOME" }), None, DENIED, "name a directory in it"),
@@ -105,6 +116,87 @@ fn what_lies_outside_asks_once_and_secrets_never() {
     }
     let rest = pipe.end();
     assert!(!rest.iter().any(|line| line["type"] == "question"), "{rest:?}");
+}
+
+/// Calls a tool, answers what it asks, and returns whether the reply shows the secret, and its text.
+fn called(pipe: &mut Piped, tool: &str, arguments: Value) -> (bool, String) {
+    pipe.call(1, tool, arguments);
+    loop {
+        let line = pipe.next_of(&["question", "reply"]);
+        if line["type"] == "reply" {
+            let text = text(&line).to_owned();
+            return (text.lines().any(|line| line.ends_with("secret")), text);
+        }
+        pipe.answer(&line, "once");
+    }
+}
+
+/// The hint of a file in a hidden directory named no path, or that of the file, which opens nothing.
+#[test]
+fn hint_of_a_hidden_path_opens_it() {
+    let place = with_files(Place::seen_by_commands());
+    let home = place.home.display().to_string();
+    let hide = format!("run.hide=[\"{home}/.aws/credentials\"]");
+    // A file, and whether it opens alone.
+    for (file, is_alone) in [(".ssh/key", false), (".netrc", true), (".aws/credentials", false)] {
+        let path = place.home.join(file);
+        let calls = || {
+            let cat = format!("cat {}", path.display());
+            [("Read", json!({ "file_path": path })), ("Bash", json!({ "command": cat }))]
+        };
+        for more in [&[][..], &["--root", &home]] {
+            let start = |show: &str| {
+                let args = ["--approvals", "auto", "--set", &hide, "--set", show];
+                Piped::start(&place, &[&args[..], more].concat())
+            };
+            let mut closed = start("run.show=[]");
+            let mut hints: Vec<String> = Vec::new();
+            for (tool, arguments) in calls() {
+                let (is_seen, said) = called(&mut closed, tool, arguments);
+                assert!(!is_seen, "{file} {tool}: {said}");
+                let from = said.find("run.show = [").unwrap_or_else(|| panic!("{tool}: {said}"));
+                let hint = said[from..].split_inclusive(']').next().unwrap();
+                hints.push(hint.replacen(" = ", "=", 1));
+            }
+            closed.end();
+            // The control: a file in a hidden directory opens nothing.
+            let naive = format!("run.show={}", json!([path]));
+            for (show, opens) in hints.iter().map(|hint| (hint, true)).chain([(&naive, is_alone)]) {
+                let mut pipe = start(show);
+                for (tool, arguments) in calls() {
+                    let (is_seen, said) = called(&mut pipe, tool, arguments);
+                    assert_eq!(is_seen, opens, "{tool} {show}: {said}");
+                }
+                pipe.end();
+            }
+        }
+    }
+}
+
+/// The hint for sinew's own state named a setting that does not show it.
+#[test]
+fn no_setting_shows_the_state() {
+    let place = Place::seen_by_commands();
+    let state = place.home.join("state/sinew");
+    let database = state.join("sinew.db");
+    let shown = format!("run.show={}", json!([state, database]));
+    for more in [&[][..], &["--root", place.home.to_str().unwrap()]] {
+        let args = ["--approvals", "auto", "--set", &shown];
+        let mut pipe = Piped::start(&place, &[&args[..], more].concat());
+        let database = database.display();
+        for (tool, arguments) in [
+            ("Read", json!({ "file_path": database.to_string() })),
+            ("Bash", json!({ "command": format!("cat {database}") })),
+            ("Bash", json!({ "command": format!("echo x >>{database}") })),
+            ("Bash", json!({ "command": format!("rmdir {}", state.display()) })),
+        ] {
+            let (_, said) = called(&mut pipe, tool, arguments.clone());
+            let n_told = said.matches("no setting shows").count();
+            assert_eq!(n_told, 1, "{more:?} {arguments}: {said}");
+            assert!(!said.contains("to allow it"), "{more:?} {arguments}: {said}");
+        }
+        pipe.end();
+    }
 }
 
 #[test]

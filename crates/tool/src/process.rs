@@ -217,7 +217,7 @@ pub struct Refused {
     pub what: String,
     /// The reason.
     pub why: String,
-    /// The configuration line or option that would allow it.
+    /// The configuration line or option that would allow it; empty if nothing does.
     pub grant: String,
     /// What a call may need to have it allowed for its command alone, if a call can.
     pub need: Option<Need>,

@@ -46,6 +46,7 @@ pub struct RunOptions {
     pub hide: Option<Vec<PathBuf>>,
     /// Absolute paths that commands see although they hold secrets by their name or are in a private directory: `/home`,
     /// `/root`, `/Users`, `/mnt`, `/media`, `/run/media` and the home directory, of which commands see only roots and toolchains.
+    /// A file in a hidden directory opens with that directory alone, and nothing shows sinew's own state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show: Option<Vec<PathBuf>>,
     /// Protected names that commands may change without asking, such as `.github/workflows`. The file tools still ask.

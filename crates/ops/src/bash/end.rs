@@ -277,11 +277,16 @@ pub(crate) fn refusals(findings: &SandboxFindings) -> Vec<String> {
 pub fn refused(findings: &SandboxFindings) -> Vec<String> {
     let words = |Refused { deed, what, why, grant, need, times, .. }: &Refused| {
         let times = if *times == 1 { String::new() } else { format!(", {times} times") };
-        let grant = match need {
-            Some(need) => format!("repeat the call with needs=[\"{need}\"] and why, or {grant}"),
-            None => grant.clone(),
+        let grant = match (need, grant.as_str()) {
+            (Some(need), grant) => {
+                format!(
+                    "; to allow it: repeat the call with needs=[\"{need}\"] and why, or {grant}"
+                )
+            }
+            (None, "") => String::new(),
+            (None, grant) => format!("; to allow it: {grant}"),
         };
-        format!("[the sandbox refused to {deed} {what}{times}: {why}; to allow it: {grant}]")
+        format!("[the sandbox refused to {deed} {what}{times}: {why}{grant}]")
     };
     let mut left = MAX_REFUSALS;
     let exhausted = findings.exhausted.iter().map(|words| format!("[{words}]"));
