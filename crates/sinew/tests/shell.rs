@@ -453,11 +453,25 @@ fn everyday(leave: &str) -> Vec<String> {
 
 /// Returns the commands that ask, each with its answer.
 fn asks<T: AsRef<str>>(home: &Home, more: &[&str], commands: &[T]) -> Vec<String> {
+    asks_with(home, more, commands, &json!({}))
+}
+
+/// Returns the commands that ask with further arguments.
+fn asks_with<T: AsRef<str>>(
+    home: &Home,
+    more: &[&str],
+    commands: &[T],
+    arguments: &Value,
+) -> Vec<String> {
     let mut command = command(home.dir.path());
     command.arg("--root").arg(&home.project).args(more).args(["policy", "check"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = commands.iter();
-    let lines = lines.map(|text| json!({ "command": text.as_ref() }).to_string() + "\n");
+    let lines = lines.map(|text| {
+        let mut arguments = arguments.clone();
+        arguments["command"] = json!(text.as_ref());
+        arguments.to_string() + "\n"
+    });
     child.stdin.take().unwrap().write_all(lines.collect::<String>().as_bytes()).unwrap();
     let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
     let answers = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -480,6 +494,12 @@ fn what_stays_in_the_sandbox_asks_little() {
         let asked = asks(&home, &profile, &leaving).len();
         assert!(asked * 20 <= commands.len() + leaving.len(), "{profile:?}: {asked}");
         println!("{profile:?}: {asked} of {} ask", commands.len() + leaving.len());
+        // The table does not say what a command needs, so each that leaves names the network.
+        let needs = json!({ "needs": ["network"], "why": "to try it" });
+        let asked = asks_with(&home, &profile, &leaving, &needs).len();
+        println!("{profile:?}: {asked} of {} ask with needs", commands.len() + leaving.len());
+        assert_eq!(asked, leaving.len(), "{profile:?}");
+        assert!(asked * 9 <= (commands.len() + leaving.len()) * 2, "{profile:?}: {asked}");
         // What leaves the sandbox asks.
         for more in [&["--set", "run.network=true"][..], &["--set", "run.sandbox=\"none\""], ASK] {
             let args = [&profile[..], more].concat();
