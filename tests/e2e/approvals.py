@@ -215,9 +215,9 @@ async def days_of_clients(directory):
         day.is_done(root, checks.records())
 
 
-def shaken(root):
+def shaken(root, *options):
     """Returns a server with a client that can be asked, and asks for a change that can be undone."""
-    server = wire.Server(root, approvals="ask")
+    server = wire.Server(root, *options, approvals="ask")
     opening = json.loads(json.dumps(wire.INITIALIZE))
     opening["params"]["capabilities"] = {"elicitation": {}}
     server.send(opening)
@@ -288,6 +288,123 @@ def bytes_of_answers(root):
             equal(call(3, "one")["result"]["resultType"], "input_required")
             equal(kind(call(4, "one", requestState=state, inputResponses=yes)["result"]), None)
         true((root / "one").exists() and not (root / "two").exists(), "another file was written")
+
+
+ONCE = {"action": "accept", "content": {"answer": "once"}}
+DENY = {"action": "accept", "content": {"answer": "deny"}}
+DECLINE = {"action": "decline"}
+# What a client does, its answers to one question, the seconds before the first, and then of the call: its error, words of
+# its reply, and the answer in the ledger.
+ANSWERS = [
+    ("accepts once", [ONCE], 0.4, None, "", "yes"),
+    ("accepts twice", [ONCE, ONCE], 0.4, None, "", "yes"),
+    ("accepts, then declines", [ONCE, DECLINE], 0.4, None, "", "yes"),
+    ("denies, then accepts", [DENY, ONCE], 0.4, "approval_denied", "the call was denied", "no"),
+    ("accepts after the time is over", [ONCE], 1.6, "approval_timeout", "it was not denied", "timeout"),
+    ("never answers", [], 0, "approval_timeout", "it was not denied", "timeout"),
+    ("accepts an empty form", [{"action": "accept", "content": {}}], 0.4, "approval_denied", "without an answer", "no"),
+    ("declines at once", [DECLINE], 0, "approval_denied", "declined without asking", "no"),
+]
+ASKABLE = wire.stateless(**{"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}})
+WAYS = [("with a handshake", None), ("without one", ASKABLE)]
+
+
+def put(server, meta, id, arguments, answers, after):
+    """Makes a call and answers its question so often; returns its reply, None where a client never asks for it."""
+    server.send(wire.tool_call(id, "Bash", arguments, meta))
+    if meta is None:
+        question = asked(server)
+        time.sleep(after)
+        for answer in answers:
+            server.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        return server.answer(id)["result"]
+    state = server.answer(id)["result"]["requestState"]
+    time.sleep(after)
+    replies = [server.ask("tools/call", params) for params in resumed(arguments, meta, state, answers)]
+    for reply in replies[1:]:
+        contains(reply["error"]["message"], "this `requestState` is unknown")
+    return replies[0]["result"] if replies else None
+
+
+def resumed(arguments, meta, state, answers):
+    """Returns the parameters of the calls by which a client without a handshake answers."""
+    params = wire.tool_call(0, "Bash", arguments, meta)["params"]
+    return [{**params, "requestState": state, "inputResponses": {"approval": answer}} for answer in answers]
+
+
+def is_on_record(command, answer):
+    """Checks that the ledger has one outcome of a command, with this answer."""
+    until = time.monotonic() + 10
+    while not (rows := checks.records("command = ?", command)) and time.monotonic() < until:
+        time.sleep(0.05)
+    equal([(row["answer"], row["approver"]) for row in rows], [(answer, "elicitation")], "answers in the ledger")
+
+
+def answers_of_clients(root):
+    (root / "next.txt").write_text("next\n")
+
+    def goes_on(server, meta):
+        contains(checks.text(server.call("Read", {"file_path": "next.txt"}, meta)), "next")
+        server.close()
+        equal(server.ended(), 0)
+
+    for way, meta in WAYS:
+        for n, (does, answers, after, error, words, recorded) in enumerate(ANSWERS):
+            with check(f"{way}: a client {does}: one answer counts, and the next call is answered"):
+                made = root / f"answers-{n}-{way.split()[0]}"
+                command = f"echo run >>{made.name}"
+                options = ["--set", "approval_timeout_s=1"] if recorded == "timeout" else []
+                server = shaken(root, *options) if meta is None else wire.Server(root, *options, approvals="ask")
+                with server:
+                    reply = put(server, meta, 1, {"command": command}, answers, after)
+                    if reply:
+                        equal(kind(reply), error)
+                        contains(checks.text(reply), words)
+                    is_on_record(command, recorded)
+                    goes_on(server, meta)
+                equal(made.read_text() if made.exists() else "", "" if error else "run\n", "its runs")
+                is_on_record(command, recorded)
+        with check(f"{way}: fifty questions at once, each answered twice and in another order"):
+            commands = [f"echo run >>fifty-{n}-{way.split()[0]}" for n in range(50)]
+            with shaken(root) if meta is None else wire.Server(root, approvals="ask") as server:
+                server.send(*(wire.tool_call(f"c{n}", "Bash", {"command": command}, meta)
+                              for n, command in enumerate(commands)))
+                replies, errors = fifty(server, meta, commands)
+                equal(errors, 0 if meta is None else 50, "second answers that are refused")
+                goes_on(server, meta)
+            for n, command in enumerate(commands):
+                equal(kind(replies[n]), "approval_denied" if n % 2 else None, command)
+                made = root / command.split(">>")[1]
+                equal(made.read_text() if made.exists() else "", "" if n % 2 else "run\n", command)
+                is_on_record(command, "no" if n % 2 else "yes")
+
+
+def fifty(server, meta, commands):
+    """Answers the questions of all calls; returns the replies by the number of the call, and how many answers failed."""
+    questions = {}
+    while len(questions) < len(commands):
+        message = server.receive()
+        if meta is None:
+            shown = message["params"]["message"]
+            n = next(n for n, command in enumerate(commands) if f"$ {command}\n" in shown)
+            questions[n] = message["id"]
+        else:
+            questions[int(message["id"][1:])] = message["result"]["requestState"]
+    for n in sorted(questions, reverse=True):
+        answers = [DENY if n % 2 else ONCE] * 2
+        if meta is None:
+            server.send(*({"jsonrpc": "2.0", "id": questions[n], "result": answer} for answer in answers))
+        else:
+            calls = resumed({"command": commands[n]}, meta, questions[n], answers)
+            server.send(*(wire.request(f"c{n}", "tools/call", params) for params in calls))
+    replies, errors = {}, 0
+    while len(replies) < len(commands) or (meta and errors < len(commands)):
+        message = server.receive()
+        if "error" in message:
+            errors += 1
+        else:
+            replies[int(message["id"][1:])] = message["result"]
+    return replies, errors
 
 
 def answered(root, command, question, typed, waits):
@@ -460,6 +577,7 @@ def body(directory):
     anyio.run(elicitation, root)
     anyio.run(days_of_clients, directory)
     bytes_of_answers(root)
+    answers_of_clients(root)
     terminal(root)
     undo(root)
     with check("commits are signed by an agent: the case runs"):
