@@ -133,6 +133,34 @@ async def answers_of_two(root):
                 contains(checks.text(denied), "the call was denied: not now")
             equal(len(asked), 2)
         true((root / "two").is_dir() and not (root / "never").exists(), "another call ran")
+        with check("a command without a sandbox is remembered by a key of the terminal, and by no client"):
+            forms, answer = [], "always"
+
+            async def client_answers(context, params):
+                forms.append(params.requested_schema["properties"]["answer"])
+                if answer is None:
+                    await anyio.sleep(60)
+                return types.ElicitResult(action="accept", content={"answer": answer})
+
+            line = {"command": "mkdir -p three", "needs": ["unsandboxed"], "why": "to try it"}
+            async with Client(server(root), mode="legacy", elicitation_callback=client_answers) as client:
+                for n in (1, 2):
+                    equal(kind(await call(client, "Bash", line)), None)
+                    equal(len(forms), n)
+                equal([one["const"] for one in forms[0]["oneOf"]], ["once", "deny"])
+                answer = None
+                await anyio.to_thread.run_sync(screen.until, "not answered here")
+                async with anyio.create_task_group() as group:
+                    group.start_soon(call, client, "Bash", line)
+                    shown = await anyio.to_thread.run_sync(screen.until, WAITS)
+                    contains(shown, 's  for this session: "mkdir -p three" in')
+                    await anyio.sleep(1.5)
+                    screen.press("s")
+                equal(kind(await call(client, "Bash", line)), None)
+                equal(len(forms), 3)
+                answer = "deny"
+                equal(kind(await call(client, "Bash", {**line, "command": "mkdir -p three four"})), "approval_denied")
+                equal(len(forms), 4)
 
 
 async def from_before(root):

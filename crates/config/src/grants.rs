@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use sinew_guard::{HostPattern, Layer, Object, Rule, RuleOrigin, StateDir};
+use sinew_guard::{HostPattern, Layer, Object, Rule, RuleOrigin, StateDir, UnsandboxedCommand};
 use sinew_runtime::GrantStore;
 use sinew_tool::{Effects, Kind, ToolError};
 
@@ -69,7 +69,7 @@ impl Grants {
             Err(error) => return Err(fail(&error)),
         };
         let written: GrantsFile = toml_edit::de::from_str(&text).map_err(|error| fail(&error))?;
-        let mut rules = rules::read(&written.rules).map_err(|error| fail(&error))?;
+        let mut rules = rules::read_answers(&written.rules).map_err(|error| fail(&error))?;
         for (rule, line) in rules.iter_mut().zip(lines::lines_of_rules(&text)) {
             let place = format!("{}:{line}", path.display());
             rule.origin = RuleOrigin { layer: Layer::User, place };
@@ -117,7 +117,7 @@ pub fn granted_rule(text: &str) -> Result<Rule, ConfigError> {
     let fail =
         |error: &dyn std::fmt::Display| ConfigError(format!("a grant of the session: {error}"));
     let written: RuleOptions = serde_json::from_str(text).map_err(|error| fail(&error))?;
-    let rule = rules::read(&[written]).map_err(|error| fail(&error))?.pop();
+    let rule = rules::read_answers(&[written]).map_err(|error| fail(&error))?.pop();
     let mut rule = rule.ok_or_else(|| fail(&"it is empty"))?;
     rule.origin = RuleOrigin { layer: Layer::Session, place: String::from("an answer") };
     Ok(rule)
@@ -146,6 +146,10 @@ fn options_of(rule: &Rule) -> RuleOptions {
         Object::Call => {}
         Object::Paths(globs) => paths = list(globs.written()),
         Object::Command(pattern) => command = Some(pattern.to_string()),
+        Object::Unsandboxed(UnsandboxedCommand { text, cwd }) => {
+            command = Some(text.clone());
+            paths = list(&[cwd.display().to_string()]);
+        }
         Object::Hosts(patterns) => {
             let written: Vec<String> = patterns.iter().map(HostPattern::to_string).collect();
             hosts = list(&written);
@@ -169,7 +173,7 @@ fn options_of(rule: &Rule) -> RuleOptions {
 #[cfg(test)]
 mod tests {
     use sinew_guard::{CommandPattern, Condition, Paths};
-    use sinew_tool::Verdict;
+    use sinew_tool::{Need, Verdict};
 
     use super::*;
 
@@ -192,12 +196,28 @@ mod tests {
         assert!(grants.rules().expect("no file").is_empty());
         let command = CommandPattern::parse("git commit *").expect("a pattern");
         let file = Paths::of(&root.join("x [y]*.md")).expect("a path");
-        let rules = [rule(Object::Command(command), &[]), rule(Object::Paths(file), &["Write"])];
+        let mut out = rule(
+            Object::Unsandboxed(UnsandboxedCommand {
+                text: String::from("./x \"a\" *"),
+                cwd: root.join("sub"),
+            }),
+            &[],
+        );
+        out.when.needs = vec![Need::Network, Need::Unsandboxed];
+        out.when.agents = vec![String::from("one")];
+        let text = grant_text(&out).expect("a text");
+        assert_eq!(granted_rule(&text).expect("a rule"), out);
+        let rules = [
+            rule(Object::Command(command), &[]),
+            rule(Object::Paths(file), &["Write"]),
+            out.clone(),
+        ];
         grants.keep(&rules).expect("it is kept");
         grants.keep(&rules).expect("it is kept");
         let found = grants.rules().expect("rules");
         let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(shown.len(), 2, "{shown:?}");
+        assert_eq!(shown.len(), 3, "{shown:?}");
+        assert_eq!(found.last().map(|rule| &rule.when), Some(&out.when));
         assert_eq!(shown.first().map(String::as_str), Some("git commit *"));
         assert!(found.iter().all(|rule| rule.origin.layer == Layer::User));
         let lines: Vec<_> = found.iter().map(|rule| rule.origin.place.clone()).collect();
@@ -206,9 +226,17 @@ mod tests {
             assert!(of(roots).rules().expect("no file").is_empty(), "{roots:?}");
         }
         // A broken file is an error with its place, and the next answer overwrites nothing.
-        fs::write(grants.path(), "[[rules]]\nverdict = \"x\"\n").expect("a file");
-        let error = grants.rules().expect_err("no verdict").to_string();
-        assert!(error.contains(".toml: `rules[0].verdict`"), "{error}");
+        for (rule, words) in [
+            ("verdict = \"x\"", ".toml: `rules[0].verdict`"),
+            (
+                "verdict = \"allow\"\ncommand = \"x\"\nneeds = [\"unsandboxed\"]",
+                ".toml: `rules[0].needs` cannot hold `unsandboxed`",
+            ),
+        ] {
+            fs::write(grants.path(), format!("[[rules]]\n{rule}\n")).expect("a file");
+            let error = grants.rules().expect_err("a broken file").to_string();
+            assert!(error.contains(words), "{error}");
+        }
         fs::write(grants.path(), "[[rules]\n").expect("a file");
         assert!(grants.keep(&rules).is_err());
         assert_eq!(fs::read_to_string(grants.path()).expect("a file"), "[[rules]\n");

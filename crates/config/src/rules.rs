@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use sinew_guard::{
-    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside,
+    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, UnsandboxedCommand,
+    lies_outside,
 };
 use sinew_tool::{Effects, Need, Verdict, name_matches, shown, tool_matches};
 
@@ -13,6 +14,32 @@ use super::{ConfigError, Layered, Options, ToolList, files, hosts, lines, url_po
 /// Validates rules; the error names the key of the first invalid one.
 pub fn read(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigError> {
     written.iter().enumerate().map(|(at, rule)| read_one(&format!("rules[{at}]"), rule)).collect()
+}
+
+/// Validates rules that answers made: a command may be one without a sandbox, which no configuration can hold.
+pub(crate) fn read_answers(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigError> {
+    let read = |(at, rule): (usize, &RuleOptions)| match unsandboxed(rule) {
+        Some(rule) => Ok(rule),
+        None => read_one(&format!("rules[{at}]"), rule),
+    };
+    written.iter().enumerate().map(read).collect()
+}
+
+/// Returns the rule on a command without a sandbox; its only path is the directory in which the command starts.
+fn unsandboxed(written: &RuleOptions) -> Option<Rule> {
+    let RuleOptions { verdict, command, paths, needs, agents, .. } = written;
+    let needs = needs.iter().flatten().map(|need| Need::parse(need).ok());
+    let needs: Vec<Need> = needs.collect::<Option<_>>()?;
+    let (Some(text), Some([cwd])) = (command, paths.as_deref()) else { return None };
+    if !needs.contains(&Need::Unsandboxed) || verdict != Verdict::Allow.as_str() {
+        return None;
+    }
+    let (text, cwd) = (text.clone(), PathBuf::from(cwd));
+    let object = Object::Unsandboxed(UnsandboxedCommand { text, cwd });
+    let agents = agents.clone().unwrap_or_default();
+    let when = Condition { object, needs, agents, ..Condition::default() };
+    let origin = RuleOrigin { layer: Layer::Program, place: String::new() };
+    Some(Rule::new(Verdict::Allow, when, origin))
 }
 
 fn read_one(key: &str, written: &RuleOptions) -> Result<Rule, ConfigError> {
@@ -81,7 +108,7 @@ fn needs(key: &str, verdict: Verdict, written: &RuleOptions) -> Result<Vec<Need>
         match Need::parse(entry) {
             Ok(Need::Unsandboxed) => {
                 return fail(String::from(
-                    "cannot hold `unsandboxed`: each such command is asked about by itself",
+                    "cannot hold `unsandboxed`: only a person at a terminal allows such a command",
                 ));
             }
             Ok(need) => needs.push(need),

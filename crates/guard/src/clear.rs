@@ -67,7 +67,9 @@ use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{
     Case, PROTECTED, Rules, in_sandbox, judge_taken, may_run_undone, with_written,
 };
-use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
+use sinew_policy::rule::{
+    self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken, UnsandboxedCommand,
+};
 use sinew_records::knowledge::CallKnowledge;
 use sinew_shell::command_pattern;
 
@@ -530,15 +532,17 @@ impl Judged {
         }
     }
 
-    /// Returns rules for an answer that covers the session: a pattern for each command that is not plain,
-    /// each changed file, each host. `None` if nothing can be offered or more than a built-in rule asks.
+    /// Returns rules for an answer that covers the session: a pattern for each command that is not plain, the text of one
+    /// without a sandbox, each changed file, each host. `None` if nothing can be offered or more than a built-in rule asks.
     pub fn always(&self) -> Option<Vec<Rule>> {
         if !self.can_be_granted() {
             return None;
         }
         let targets = &self.contained.targets;
         let mut objects: Vec<Object> = Vec::new();
-        if let Some(command) = &targets.command {
+        if let Some(command) = targets.command.as_ref().filter(|_| self.leaves_sandbox()) {
+            objects.push(Object::Unsandboxed(UnsandboxedCommand::of(command)?));
+        } else if let Some(command) = &targets.command {
             let commands: Vec<_> = match command.extra.is_empty() {
                 true => command_pattern::rest(&command.analysis)?.iter().collect(),
                 // Plain ones get what it needs too.
@@ -579,7 +583,7 @@ impl Judged {
         let mut rules: Vec<Rule> = Vec::new();
         for object in objects {
             let tools = match object {
-                Object::Command(_) => Vec::new(),
+                Object::Command(_) | Object::Unsandboxed(_) => Vec::new(),
                 _ => vec![self.operation.clone()],
             };
             let place = String::from("an answer");
@@ -615,7 +619,7 @@ impl Judged {
     /// Allows the call because this exact call was granted.
     #[must_use]
     pub fn granted_as_it_is(mut self) -> Self {
-        if self.can_be_granted() {
+        if self.can_be_granted_as_it_is() {
             let why = "this very call was granted for this session".into();
             self.ruling = Ruling { verdict: Verdict::Allow, rule: "grant", why, origin: None };
         }
@@ -643,7 +647,12 @@ impl Judged {
     pub fn can_be_granted(&self) -> bool {
         let asks = self.ruling.verdict == Verdict::Ask && self.ruling.origin.is_none();
         let never = [PROTECTED, "require_approval", "shell.terminal", command_pattern::UNCONTAINED];
-        asks && !never.contains(&self.ruling.rule) && !self.leaves_sandbox()
+        asks && !never.contains(&self.ruling.rule)
+    }
+
+    /// Returns whether an answer can settle this very call for the session.
+    pub fn can_be_granted_as_it_is(&self) -> bool {
+        self.can_be_granted() && !self.leaves_sandbox()
     }
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {

@@ -54,7 +54,9 @@ pub use sinew_policy::judge::{Case, Profile, Rules, judge};
 pub use sinew_policy::protected::{can_be_granted, what_happens};
 pub use sinew_policy::proxies::{Proxies, ProxyAddress};
 pub use sinew_policy::publishing::publishes;
-pub use sinew_policy::rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
+pub use sinew_policy::rule::{
+    Condition, Layer, Object, Paths, Rule, RuleOrigin, UnsandboxedCommand,
+};
 pub use sinew_records::checkpoints::{
     self, CheckpointError, CheckpointId, CheckpointSettings, Checkpoints,
 };

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sinew_tool::{
-    Access, Analysis, CommandList, Effects, FileKind, FileTarget, Host, Need, Piece, Position,
-    Ruling, Targets, Verdict, agents, name_matches, tool_matches,
+    Access, Analysis, CommandLine, CommandList, CommandTarget, Effects, FileKind, FileTarget, Host,
+    Need, Piece, Position, Ruling, Targets, Verdict, agents, name_matches, shown, tool_matches,
 };
 
 use crate::globs::{self, Globs, RuleError, Written};
@@ -121,6 +121,26 @@ impl Paths {
     }
 }
 
+/// A command that an answer at a terminal lets run without a sandbox: one text, and where it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsandboxedCommand {
+    /// The text. It is no pattern.
+    pub text: String,
+    /// The real path of the directory, since a name may mean another file elsewhere.
+    pub cwd: PathBuf,
+}
+
+impl UnsandboxedCommand {
+    /// Returns a command as it was asked about; `None` if it was not understood whole, or not all of it can be shown.
+    pub fn of(command: &CommandTarget) -> Option<Self> {
+        let CommandLine::Shell(_, text) = &command.command.line else { return None };
+        command_pattern::all(&command.analysis)?.next()?;
+        command.cwd.to_str()?;
+        (shown(text) == *text && !text.contains(char::is_control))
+            .then(|| Self { text: text.clone(), cwd: command.cwd.clone() })
+    }
+}
+
 /// The part of a call that a condition matches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Object {
@@ -131,6 +151,8 @@ pub enum Object {
     Paths(Paths),
     /// Each command.
     Command(CommandPattern),
+    /// One command without a sandbox. Only an answer makes such a rule.
+    Unsandboxed(UnsandboxedCommand),
     /// Each host.
     Hosts(Vec<HostPattern>),
 }
@@ -189,7 +211,9 @@ impl fmt::Display for Condition {
             Object::Paths(paths) => (paths.written.join("|"), String::new()),
             Object::Hosts(hosts) if hosts.is_empty() => (String::new(), String::from("no host")),
             Object::Hosts(hosts) => (String::new(), in_list(hosts)),
-            Object::Call | Object::Command(_) => (String::new(), String::new()),
+            Object::Call | Object::Command(_) | Object::Unsandboxed(_) => {
+                (String::new(), String::new())
+            }
         };
         let parts = [
             self.tools.join("|"),
@@ -200,6 +224,9 @@ impl fmt::Display for Condition {
             },
             match &self.object {
                 Object::Command(pattern) => pattern.to_string(),
+                Object::Unsandboxed(UnsandboxedCommand { text, cwd }) => {
+                    format!("{text:?} in {}", cwd.display())
+                }
                 _ => String::new(),
             },
             paths,
@@ -497,7 +524,7 @@ pub fn held(
             (Object::Hosts(_), _) => {
                 fit_of(targets.hosts.iter().any(|host| rule.means_host(case, host)))
             }
-            (Object::Command(_), None) => Fit::No,
+            (Object::Unsandboxed(_), _) | (Object::Command(_), None) => Fit::No,
             (Object::Command(_), Some(commands)) => {
                 unclear = commands.unclear;
                 rule.fit(case, commands)
@@ -588,18 +615,24 @@ pub fn covering<'r>(
 }
 
 /// Returns the first of the allowing rules that cover a command with needs: each names all of them, and every command of the
-/// text has one, since plain ones get what it needs too.
+/// text has one, since plain ones get what it needs too. One without a sandbox is covered by its text alone, with just these needs.
 fn covering_needs<'r>(
     allowing: &[&'r Rule],
     needs: &[Need],
     case: &Case<'_>,
     targets: &Targets,
 ) -> Option<&'r Rule> {
+    let command = targets.command.as_ref()?;
+    if needs.contains(&Need::Unsandboxed) {
+        let asked = Object::Unsandboxed(UnsandboxedCommand::of(command)?);
+        let is_it = |rule: &&&Rule| rule.when.object == asked && rule.when.needs == needs;
+        return allowing.iter().find(is_it).copied();
+    }
     let names = |rule: &&&Rule| {
         needs.iter().all(|need| rule.when.needs.iter().any(|named| named.covers(need)))
     };
     let naming: Vec<&Rule> = allowing.iter().filter(names).copied().collect();
-    let mut commands = command_pattern::all(&targets.command.as_ref()?.analysis)?.peekable();
+    let mut commands = command_pattern::all(&command.analysis)?.peekable();
     commands.peek()?;
     let mut covering = commands.map(|words| naming.iter().find(|rule| rule.covers(case, words)));
     let first = covering.next()??;

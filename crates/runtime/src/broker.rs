@@ -269,6 +269,9 @@ async fn ask(approver: Arc<dyn Approver>, mut question: Question) -> Settled {
     if !approver.may_grant() {
         question.covers.clear();
     }
+    if !approver.is_at_terminal() {
+        question.covers.retain(|cover| !cover.only_at_terminal);
+    }
     let offered: Vec<Scope> = question.covers.iter().map(|cover| cover.scope).collect();
     let answer = match approver.ask(question).await {
         Answer::Yes(scope) if !offered.contains(&scope) => Answer::Yes(Scope::Call),

@@ -94,7 +94,7 @@ impl Grants {
         let all = self.locked();
         all.get(session).is_some_and(|kept| {
             call.covered_by(&kept.rules).is_some()
-                || (kept.calls.contains(digest) && call.can_be_granted())
+                || (kept.calls.contains(digest) && call.can_be_granted_as_it_is())
         })
     }
 

@@ -476,6 +476,9 @@ pub fn covers(question: &Question, scope: Scope) -> Option<String> {
     };
     // A pattern matches words, which can mean different files next time.
     let anywhere = match (&question.targets.command, scope) {
+        (Some(command), Scope::Session | Scope::Forever) if command.extra.unsandboxed => {
+            ", even if the files it runs change"
+        }
         (Some(_), Scope::Session | Scope::Forever) => {
             ", in any directory, even if the files it runs change"
         }
@@ -613,6 +616,7 @@ mod tests {
             covers: vec![Cover {
                 scope: Scope::Session,
                 what: vec![String::from("Write a\u{200b}")],
+                only_at_terminal: false,
             }],
             n_asked: 1,
             timeout: Duration::from_secs(300),

@@ -113,6 +113,11 @@ impl Approver for SecondTerminal {
         })
     }
 
+    /// `sinew approve` runs only at one.
+    fn is_at_terminal(&self) -> bool {
+        true
+    }
+
     /// Returns whether a terminal is there.
     fn serves(&self, _session: &str, _call_id: &str) -> bool {
         self.connect().is_ok()

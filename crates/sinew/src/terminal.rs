@@ -53,6 +53,10 @@ impl Approver for Terminal {
         }
         Box::pin(ask(ShownQuestion::of(&question), self.on_enter))
     }
+
+    fn is_at_terminal(&self) -> bool {
+        is_attended()
+    }
 }
 
 /// Shows a question and waits for its answer. Dropping the future takes the question away.
@@ -292,8 +296,11 @@ mod tests {
     use super::*;
 
     fn question(covers: &[(Scope, &str)]) -> Question {
-        let cover =
-            |(scope, what): &(Scope, &str)| Cover { scope: *scope, what: vec![(*what).into()] };
+        let cover = |(scope, what): &(Scope, &str)| Cover {
+            scope: *scope,
+            what: vec![(*what).into()],
+            only_at_terminal: false,
+        };
         Question {
             id: String::from("q1"),
             call_id: String::from("c"),

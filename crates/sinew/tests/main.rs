@@ -58,4 +58,5 @@ mod undo;
 mod undo_command;
 mod undo_tool;
 mod unkept;
+mod unsandboxed;
 mod writers;

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::database;
 use crate::served::command;
+use crate::unsandboxed::{called_at_terminal, unsandboxed};
 
 /// Returns a copy of /etc with a place for a file of the system: what else lies there stays in sight.
 fn etc() -> &'static std::path::Path {
@@ -318,6 +319,35 @@ fn floor_below_the_defaults_loosens_nothing() {
     // The control: as the user's own profile it allows the same call.
     let said = Machine::new("", "profile = \"full\"", "").run(bash);
     assert!(!said.contains(asks), "{said}");
+}
+
+/// What a person answered for always is left out, also for a command without a sandbox.
+#[test]
+fn answers_for_always_end_at_the_floor() {
+    if !can_look_elsewhere() {
+        return;
+    }
+    let machine = Machine::new("", "", "");
+    let (home, root) = (machine.top.join("home"), machine.top.join("ws"));
+    let asked = unsandboxed("touch made", &["unsandboxed"]);
+    assert!(called_at_terminal(&home, &root, &asked, "a").is_some());
+    let arguments = asked.to_string();
+    let call: &[&str] = &["call", "Bash", &arguments];
+    let needs_person = "this call needs approval by a person";
+    for (managed, expected) in [
+        ("", None),
+        ("approvals = \"auto\"", Some(needs_person)),
+        ("profile = \"workspace\"", Some(needs_person)),
+        ("only_sandboxed = true", Some("no answer gives a command `unsandboxed`")),
+    ] {
+        fs::remove_file(root.join("made")).unwrap();
+        fs::write(machine.top.join("etc/sinew/config.toml"), format!("[managed]\n{managed}\n"))
+            .unwrap();
+        let said = machine.run(call);
+        assert_eq!(root.join("made").exists(), expected.is_none(), "{managed}: {said}");
+        assert!(said.contains(expected.unwrap_or_default()), "{managed}: {said}");
+        fs::write(root.join("made"), "").unwrap();
+    }
 }
 
 #[test]

@@ -75,6 +75,8 @@ pub struct Cover {
     pub scope: Scope,
     /// Its contents in words: `git commit *`.
     pub what: Vec<String>,
+    /// Whether it is offered only to a person at a terminal.
+    pub only_at_terminal: bool,
 }
 
 crate::word_enum! {
@@ -166,5 +168,11 @@ pub trait Approver: Send + Sync {
     /// Returns whether its answers may cover more than the asking call.
     fn may_grant(&self) -> bool {
         true
+    }
+
+    /// Returns whether its answers are keys that a person presses at a terminal. Only there a command without a sandbox is
+    /// allowed for more than one call.
+    fn is_at_terminal(&self) -> bool {
+        false
     }
 }

@@ -48,7 +48,7 @@ impl Need {
         match (self, other) {
             (Self::Read(has) | Self::Write(has), Self::Read(wanted))
             | (Self::Write(has), Self::Write(wanted)) => wanted.starts_with(has),
-            // It is asked for each time.
+            // An answer covers the text of one command, no rule any.
             (Self::Unsandboxed, _) => false,
             _ => self == other,
         }

@@ -8,8 +8,8 @@ use sinew_guard::{
     Case, CommandPattern, Condition, Judged, Layer, Object, Profile, Rule, RuleOrigin, Rules, judge,
 };
 use sinew_tool::{
-    Access, Analysis, Claim, Command, CommandLine, CommandTarget, Shell, Targets, Unclear, Verdict,
-    name_matches,
+    Access, Analysis, Claim, Command, CommandLine, CommandTarget, Need, Needs, Shell, Targets,
+    Unclear, Verdict, name_matches,
 };
 use tempfile::TempDir;
 
@@ -685,6 +685,112 @@ fn grants_cover_what_was_shown() {
             let judged = call(&place, text, &read_only).granted(&patterns);
             assert_eq!(judged.ruling().verdict, Verdict::Deny, "{text}");
         }
+    }
+}
+
+/// A command that names what it needs, in a directory of the root.
+#[derive(Clone, Copy)]
+struct Needing {
+    text: &'static str,
+    needs: &'static [&'static str],
+    cwd: &'static str,
+    agent: Option<&'static str>,
+}
+
+fn needing(place: &TempDir, call: Needing, rules: &Rules) -> Judged {
+    let (guard, _) = guarded(place.path());
+    let list: Vec<Need> = call.needs.iter().map(|need| Need::parse(need).unwrap()).collect();
+    let lent = list.iter().filter_map(|need| {
+        let (path, is_writable) = need.path()?;
+        let path = Some(path.display().to_string());
+        Some(Claim::new("needs", path, Access::Lend { is_writable }))
+    });
+    let cwd = Claim::new("cwd", Some(call.cwd.to_owned()), Access::Search);
+    let claims: Vec<Claim> = std::iter::once(cwd).chain(lent).collect();
+    let command = Command {
+        argument: "command",
+        line: shell(call.text),
+        keeps_cwd: false,
+        has_terminal: false,
+        programs: Vec::new(),
+        needs: Some(Needs { list, why: String::from("to try it") }),
+    };
+    let case = Case { agent: call.agent, ..Case::COMMAND };
+    let contained = guard.contain_command(&claims, None, None).unwrap();
+    contained.with_command(command, rules, &[case]).unwrap().judge(&case, rules)
+}
+
+/// An answer lets one text out of the sandbox, in one directory and with the same needs.
+#[test]
+fn only_the_same_text_leaves_the_sandbox() {
+    const OUT: &[&str] = &["unsandboxed"];
+    let place = place();
+    let none = Rules::default();
+    let asked = Needing { text: "./deploy.sh a", needs: OUT, cwd: "sub", agent: None };
+    let granted = needing(&place, asked, &none).always().unwrap();
+    let shown: Vec<_> = granted.iter().map(ToString::to_string).collect();
+    let dir = fs::canonicalize(place.path().join("work/sub")).unwrap();
+    let expected = format!("\"./deploy.sh a\" in {} with needs unsandboxed", dir.display());
+    assert_eq!(shown, [expected]);
+    // A rule of the same words, which no file can hold.
+    let mut words = rule("allow: ./deploy.sh *");
+    words.when.needs = vec![Need::Unsandboxed];
+    for (call, expected) in [
+        (asked, true),
+        (Needing { agent: Some("helper"), ..asked }, true),
+        (Needing { text: "./deploy.sh a b", ..asked }, false),
+        (Needing { text: "./deploy.sh  a", ..asked }, false),
+        (Needing { text: "./deploy.sh", ..asked }, false),
+        (Needing { text: "./deploy.sh a; ./deploy.sh a", ..asked }, false),
+        (Needing { cwd: ".", ..asked }, false),
+        (Needing { needs: &["unsandboxed", "network"], ..asked }, false),
+        (Needing { needs: &["unsandboxed", "write:/var/log"], ..asked }, false),
+        (Needing { needs: &["network"], ..asked }, false),
+    ] {
+        let found = |granted: &[Rule]| {
+            let judged = needing(&place, call, &none).granted(granted);
+            judged.ruling().verdict == Verdict::Allow
+        };
+        assert_eq!(found(&granted), expected, "{} in {} {:?}", call.text, call.cwd, call.needs);
+        assert!(!found(std::slice::from_ref(&words)), "{}", call.text);
+        // The same answer for always.
+        let stored =
+            Rules { rules: granted.iter().cloned().map(Arc::new).collect(), ..none.clone() };
+        let ruling = needing(&place, call, &stored).ruling().clone();
+        assert_eq!(ruling.verdict == Verdict::Allow, expected, "{}: {}", call.text, ruling.why);
+    }
+    for (written, verdict) in [
+        ("ask: ./deploy.sh *", Verdict::Ask),
+        ("deny: ./deploy.sh *", Verdict::Deny),
+        ("ask: *", Verdict::Ask),
+    ] {
+        let mut strict = rules(&[written], Profile::Full);
+        assert!(needing(&place, asked, &strict).always().is_none(), "{written}");
+        let judged = needing(&place, asked, &strict).granted(&granted);
+        assert_eq!(judged.ruling().verdict, verdict, "{written}");
+        strict.rules.extend(granted.iter().cloned().map(Arc::new));
+        assert_eq!(needing(&place, asked, &strict).ruling().verdict, verdict, "{written}");
+    }
+    let of_agent = Needing { agent: Some("one"), ..asked };
+    let granted = needing(&place, of_agent, &none).always().unwrap();
+    for (agent, expected) in [(Some("one"), true), (Some("other"), false), (None, false)] {
+        let judged = needing(&place, Needing { agent, ..asked }, &none).granted(&granted);
+        assert_eq!(judged.ruling().verdict == Verdict::Allow, expected, "{agent:?}");
+    }
+    for (text, expected) in [
+        ("sudo systemctl restart x", true),
+        ("git -C . push", true),
+        ("./deploy.sh | tail -1", true),
+        ("cat a.txt", true),
+        ("./deploy.sh $X", false),
+        ("./deploy.sh > f", false),
+        ("./deploy.sh \"a", false),
+        ("./deploy.sh a\n./deploy.sh b", false),
+        ("./deploy.sh a\u{202e}b", false),
+        ("touch .envrc", false),
+    ] {
+        let always = needing(&place, Needing { text, ..asked }, &none).always();
+        assert_eq!(always.is_some(), expected, "{text:?}");
     }
 }
 

@@ -341,7 +341,7 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
     // The same command words may meet other files, so commands get patterns, not exact grants.
     if call.can_be_granted() && targets.command.is_none() {
         let what = vec![format!("{} with these arguments", decoded.tool.name())];
-        covers.push(Cover { scope: Scope::Exact, what });
+        covers.push(Cover { scope: Scope::Exact, what, only_at_terminal: false });
     }
     let is_long = |line: &CommandLine| match line {
         CommandLine::Shell(_, text) => question::MAX_SHOWN_COMMAND < text.len(),
@@ -351,9 +351,10 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
     let is_long = targets.command.as_ref().is_some_and(|one| is_long(&one.command.line));
     if let Some(rules) = always.filter(|_| !is_long) {
         let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
-        covers.push(Cover { scope: Scope::Session, what: what.clone() });
+        let only_at_terminal = call.leaves_sandbox();
+        covers.push(Cover { scope: Scope::Session, what: what.clone(), only_at_terminal });
         if runtime.grant_store.is_some() {
-            covers.push(Cover { scope: Scope::Forever, what });
+            covers.push(Cover { scope: Scope::Forever, what, only_at_terminal });
         }
     }
     covers
