@@ -180,7 +180,8 @@ mod tests {
     fn rule(object: Object, tools: &[&str]) -> Rule {
         let tools = tools.iter().map(ToString::to_string).collect();
         let origin = RuleOrigin { layer: Layer::Session, place: String::from("an answer") };
-        Rule::new(Verdict::Allow, Condition { tools, object, ..Condition::default() }, origin)
+        let when = Condition { tools, object, ..Condition::default() };
+        Rule::new(Verdict::Allow, when, origin).of_answer()
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn read_answers(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigE
         Some(rule) => Ok(rule),
         None => read_one(&format!("rules[{at}]"), rule),
     };
-    written.iter().enumerate().map(read).collect()
+    written.iter().enumerate().map(|one| Ok(read(one)?.of_answer())).collect()
 }
 
 /// Returns the rule on a command without a sandbox; its only path is the directory in which the command starts.

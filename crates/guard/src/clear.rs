@@ -67,6 +67,7 @@ use sinew_policy::hosts::HostPattern;
 use sinew_policy::judge::{
     Case, PROTECTED, Rules, in_sandbox, judge_taken, may_run_undone, with_written,
 };
+use sinew_policy::publishing;
 use sinew_policy::rule::{
     self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken, UnsandboxedCommand,
 };
@@ -549,7 +550,11 @@ impl Judged {
                 false => command_pattern::all(&command.analysis)?.collect(),
             };
             for words in commands {
-                objects.push(Object::Command(arity::pattern(words)?));
+                let pattern = match publishing::may_publish(words) {
+                    true => arity::exact(words)?,
+                    false => arity::pattern(words)?,
+                };
+                objects.push(Object::Command(pattern));
             }
         }
         // What a command needs is granted with its words.
@@ -595,7 +600,7 @@ impl Judged {
                 needs: self.extra().needs(),
                 ..Condition::default()
             };
-            let rule = Rule::new(Verdict::Allow, condition, origin);
+            let rule = Rule::new(Verdict::Allow, condition, origin).of_answer();
             if !rules.contains(&rule) {
                 rules.push(rule);
             }

@@ -1,4 +1,6 @@
 //! Finds commands that send something to others for good, such as a push, by their text. Aliases and scripts are not seen.
+//!
+//! An answer covers such a command by its exact words: with others, such as `--force`, it does something else for good.
 
 use sinew_tool::CommandList;
 
@@ -21,17 +23,26 @@ const PUBLISHERS: [(&str, &str, &str); 9] = [
 pub fn publishes(commands: &CommandList) -> Option<&'static str> {
     commands.all.iter().find_map(|pieces| {
         let words: Vec<&str> = pieces.iter().map(|piece| piece.known().unwrap_or("")).collect();
-        let (program, rest) = words.split_first()?;
-        let program = program.rsplit('/').next()?;
-        let is_tried = rest.iter().any(|word| ["--dry-run", "--help"].contains(word));
-        let does = |subcommand: &str| match program {
-            "git" => named::git_command(rest).is_some_and(|(command, _)| command == subcommand),
-            _ => rest.contains(&subcommand),
-        };
-        let is_known =
-            |(of, subcommand, _): &&(&str, &str, &str)| *of == program && does(subcommand);
-        PUBLISHERS.iter().find(is_known).map(|(_, _, what)| *what).filter(|_| !is_tried)
+        let is_tried = words.iter().skip(1).any(|word| ["--dry-run", "--help"].contains(word));
+        deed(&words).filter(|_| !is_tried)
     })
+}
+
+/// Returns what a command publishes, also where an option says that it only tries.
+fn deed(words: &[&str]) -> Option<&'static str> {
+    let (program, rest) = words.split_first()?;
+    let program = program.rsplit('/').next()?;
+    let does = |subcommand: &str| match program {
+        "git" => named::git_command(rest).is_some_and(|(command, _)| command == subcommand),
+        _ => rest.contains(&subcommand),
+    };
+    let is_known = |(of, subcommand, _): &&(&str, &str, &str)| *of == program && does(subcommand);
+    PUBLISHERS.iter().find(is_known).map(|(_, _, what)| *what)
+}
+
+/// Returns whether a command publishes something, also where an option says that it only tries.
+pub fn may_publish(words: &[String]) -> bool {
+    deed(&words.iter().map(String::as_str).collect::<Vec<_>>()).is_some()
 }
 
 #[cfg(test)]
@@ -49,6 +60,7 @@ mod tests {
             ("git commit -m push", None),
             ("git stash push", None),
             ("git push --dry-run", None),
+            ("yarn npm publish", Some("Publish a package")),
             ("npm -w pkg publish", Some("Publish a package")),
             ("docker image push x", Some("Push an image")),
             ("echo git push", None),

@@ -24,6 +24,7 @@ use sinew_tool::{
 use crate::globs::{self, Globs, RuleError, Written};
 use crate::hosts::HostPattern;
 use crate::judge::Case;
+use crate::publishing;
 use sinew_fs::literal::escaped;
 use sinew_fs::roots::Roots;
 use sinew_shell::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
@@ -260,6 +261,8 @@ pub struct Rule {
     pub origin: RuleOrigin,
     /// The rule as written, if its names were widened since.
     written: Option<String>,
+    /// Whether an answer made it.
+    is_answer: bool,
 }
 
 impl Rule {
@@ -276,7 +279,14 @@ impl Rule {
             why: String::new(),
             origin,
             written: None,
+            is_answer: false,
         }
+    }
+
+    /// Returns a rule as one that an answer made: its open patterns cover no command that publishes.
+    #[must_use]
+    pub fn of_answer(self) -> Self {
+        Self { is_answer: true, ..self }
     }
 
     /// Returns a rule that denies tools, as `tools.policy.deny` does.
@@ -402,7 +412,8 @@ impl Rule {
             Object::Command(pattern) => pattern.find(&pieces) != Fit::No,
             _ => false,
         };
-        pattern.covers(words) && !self.excepted(case).any(excepts)
+        let is_open = self.is_answer && pattern.is_open() && publishing::may_publish(words);
+        pattern.covers(words) && !is_open && !self.excepted(case).any(excepts)
     }
 
     /// Returns whether the rule matches a command line by itself.

@@ -314,17 +314,25 @@ pub fn pattern(words: &[String]) -> Option<CommandPattern> {
     if longest.is_some() && named.iter().skip(n_key).any(is_option) {
         return None;
     }
-    let is_clear = |word: &String| {
-        !word.is_empty()
-            && !word.contains(['*', '|'])
-            && !word.contains(char::is_whitespace)
-            && shown(word) == *word
-    };
     if !named.iter().all(is_clear) {
         return None;
     }
     let more = if named.len() < words.len() { " *" } else { "" };
     CommandPattern::parse(&format!("{}{more}", named.join(" "))).ok()
+}
+
+/// Returns a pattern that covers exactly these words, where [`pattern`] returns one.
+pub fn exact(words: &[String]) -> Option<CommandPattern> {
+    pattern(words)?;
+    words.iter().all(is_clear).then(|| CommandPattern::parse(&words.join(" ")).ok()).flatten()
+}
+
+/// Returns whether a word matches itself alone in a pattern.
+fn is_clear(word: &String) -> bool {
+    !word.is_empty()
+        && !word.contains(['*', '|'])
+        && !word.contains(char::is_whitespace)
+        && shown(word) == *word
 }
 
 #[cfg(test)]

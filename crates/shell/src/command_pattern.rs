@@ -43,6 +43,11 @@ impl CommandPattern {
         self.words.is_empty()
     }
 
+    /// Returns whether further words may follow.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     /// Returns whether known words fit.
     pub fn covers(&self, words: &[String]) -> bool {
         let enough = match self.is_open {

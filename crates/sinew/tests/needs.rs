@@ -320,6 +320,53 @@ fn answer_binds_to_command_and_needs() {
     pipe.end();
 }
 
+/// An answer for always to a push also covered `--force` and other branches.
+#[test]
+fn push_is_covered_by_its_exact_words() {
+    let place = place();
+    let git = |args: &[&str]| {
+        let done = std::process::Command::new("git").args(args).current_dir(&place.root).status();
+        assert!(done.unwrap().success(), "{args:?}");
+    };
+    git(&["init", "--quiet", "--bare", "up.git"]);
+    git(&["init", "--quiet", "--initial-branch=main"]);
+    git(&["remote", "add", "origin", "up.git"]);
+    let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+    git(&[&who[..], &["commit", "--quiet", "--allow-empty", "-m", "one"]].concat());
+    let asked = Some((&["Push to another repository?"][..], "always"));
+    let no = Some((&["Push to another repository?"][..], "no"));
+    let again = |line: &'static str, asked: Option<(&'static [&'static str], &'static str)>| {
+        let mut pipe = Piped::start(&place, &["--approvals", "auto"]);
+        let error = asked.filter(|(_, answer)| *answer == "no").and(DENIED);
+        let case = Case { line, needs: &["network"], asked, error, words: "" };
+        check(&place, &mut pipe, 1, &case);
+        pipe.end();
+    };
+    again("git push origin main", asked);
+    again("git push origin main", None);
+    for line in [
+        "git push origin main --force",
+        "git push origin main:other",
+        "git push",
+        "git push origin",
+    ] {
+        again(line, no);
+    }
+    let grants = fs::read_dir(place.home.join("state/sinew/grants")).unwrap();
+    for path in grants.map(|file| file.unwrap().path()) {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        if text.contains("git push origin main") {
+            fs::write(&path, text.replace("git push origin main", "git push *")).unwrap();
+        }
+    }
+    again("git push origin main --force", no);
+    // The control: the person's own rule has the pattern that it shows.
+    let rule = "[[rules]]\nverdict = \"allow\"\ncommand = \"git push *\"\nneeds = [\"network\"]\n";
+    fs::create_dir_all(place.home.join("config/sinew")).unwrap();
+    fs::write(place.home.join("config/sinew/config.toml"), rule).unwrap();
+    again("git push origin main --force", None);
+}
+
 #[test]
 fn granted_for_always_and_by_rule() {
     let place = place();

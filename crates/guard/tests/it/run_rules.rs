@@ -611,11 +611,45 @@ fn a_terminal_asks_whatever_covers_its_words() {
     }
 }
 
+/// Checks what a command is granted as, what that covers, and what it does not.
+fn check_grant((asked, always): (&str, Option<&str>), covered: &[&str], others: &[&str]) {
+    let place = place();
+    let none = Rules::default();
+    let patterns = call(&place, asked, &none).always();
+    let shown = patterns
+        .as_ref()
+        .map(|patterns| patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    assert_eq!(shown.as_deref(), always, "{asked}");
+    let patterns = patterns.unwrap_or_default();
+    for (text, expected) in covered
+        .iter()
+        .map(|text| (text, (Verdict::Allow, "grant")))
+        .chain(others.iter().map(|text| (text, (Verdict::Ask, "shell.*"))))
+    {
+        let judged = call(&place, text, &none).granted(&patterns);
+        let (verdict, rule) = (judged.ruling().verdict, judged.ruling().rule);
+        assert!(verdict == expected.0 && name_matches(expected.1, rule), "{asked}: {text}: {rule}");
+        assert_eq!(judged.by_ruling().is_some(), verdict == Verdict::Allow);
+    }
+    // The author of a rule is asked all the same.
+    for (verdict, expected) in [("ask: *", Verdict::Ask), ("deny: *", Verdict::Deny)] {
+        let strict = rules(&[verdict], Profile::Workspace);
+        for text in covered {
+            let judged = call(&place, text, &strict);
+            assert!(judged.always().is_none(), "{text}");
+            assert_eq!(judged.granted(&patterns).ruling().verdict, expected, "{text}");
+        }
+    }
+    let read_only = rules(&[], Profile::ReadOnly);
+    for text in covered {
+        let judged = call(&place, text, &read_only).granted(&patterns);
+        assert_eq!(judged.ruling().verdict, Verdict::Deny, "{text}");
+    }
+}
+
 /// A call that was asked about once is granted for the session, and covers no more than was shown.
 #[test]
 fn grants_cover_what_was_shown() {
-    let place = place();
-    let none = Rules::default();
     for (asked, always, covered, others) in [
         (
             "git commit -m x",
@@ -652,39 +686,40 @@ fn grants_cover_what_was_shown() {
         ("echo \"a", None, &[], &[]),
         ("cat a.txt", None, &[], &["touch x"]),
     ] {
-        let patterns = call(&place, asked, &none).always();
-        let shown = patterns.as_ref().map(|patterns| {
-            patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-        });
-        assert_eq!(shown.as_deref(), always, "{asked}");
-        let patterns = patterns.unwrap_or_default();
-        for (text, expected) in covered
-            .iter()
-            .map(|text| (text, (Verdict::Allow, "grant")))
-            .chain(others.iter().map(|text| (text, (Verdict::Ask, "shell.*"))))
-        {
-            let judged = call(&place, text, &none).granted(&patterns);
-            let (verdict, rule) = (judged.ruling().verdict, judged.ruling().rule);
-            assert!(
-                verdict == expected.0 && name_matches(expected.1, rule),
-                "{asked}: {text}: {rule}"
-            );
-            assert_eq!(judged.by_ruling().is_some(), verdict == Verdict::Allow);
-        }
-        // The author of a rule is asked all the same.
-        for (verdict, expected) in [("ask: *", Verdict::Ask), ("deny: *", Verdict::Deny)] {
-            let strict = rules(&[verdict], Profile::Workspace);
-            for text in covered {
-                let judged = call(&place, text, &strict);
-                assert!(judged.always().is_none(), "{text}");
-                assert_eq!(judged.granted(&patterns).ruling().verdict, expected, "{text}");
-            }
-        }
-        let read_only = rules(&[], Profile::ReadOnly);
-        for text in covered {
-            let judged = call(&place, text, &read_only).granted(&patterns);
-            assert_eq!(judged.ruling().verdict, Verdict::Deny, "{text}");
-        }
+        check_grant((asked, always), covered, others);
+    }
+}
+
+/// With other words they do something else for good.
+#[test]
+fn what_publishes_is_granted_by_its_words() {
+    for (asked, always, covered, others) in [
+        (
+            "git push origin main",
+            Some("git push origin main"),
+            &["git push origin main", "git push origin main && cat a.txt"][..],
+            &[
+                "git push origin main --force",
+                "git push --force origin main",
+                "git push origin other",
+                "git push origin",
+                "git push",
+                "/usr/bin/git push origin main",
+            ][..],
+        ),
+        ("git push", Some("git push"), &["git push"], &["git push -f", "git push origin"]),
+        ("git push --dry-run", Some("git push --dry-run"), &[], &["git push", "git push -f"]),
+        (
+            "npm test; npm publish --tag x",
+            Some("npm test, npm publish --tag x"),
+            &["npm publish --tag x"],
+            &["npm publish", "npm publish --tag y", "npm publish --tag x --access public"],
+        ),
+        ("git push 'a b'", None, &[], &[]),
+        // The same words lead to one that publishes.
+        ("yarn npm audit -A", Some("yarn npm *"), &["yarn npm audit"], &["yarn npm publish"]),
+    ] {
+        check_grant((asked, always), covered, others);
     }
 }
 
