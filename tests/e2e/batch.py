@@ -40,7 +40,7 @@ def calls(root):
         ),
         lambda n: ("List", {"path": "in"}, None, "49.txt"),
         lambda n: ("Read", {"file_path": f"in/{n}.none"}, "file_not_found", ""),
-        lambda n: ("Read", {"file_path": "/etc/passwd"}, "path_denied", ""),
+        lambda n: ("Read", {"file_path": "/var/none"}, "path_denied", ""),
         lambda n: (
             "Edit",
             {"file_path": "in/1.txt", "old_string": "absent", "new_string": "x"},

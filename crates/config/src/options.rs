@@ -282,8 +282,8 @@ pub struct FilesOptions {
     /// or `in_place` (writes into the shared file, not atomically).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_links: Option<String>,
-    /// What becomes of a path outside the roots that a tool reads or changes: `ask` (files of programs, such as `/usr`, and
-    /// of toolchains are read unasked) or `deny`. Default: `ask`; `deny` in moltis, molf, agentos, aionrs, clawft and
+    /// What becomes of a path outside the roots that a tool reads or changes: `ask` (files of the system, such as `/usr` and
+    /// `/etc`, and of toolchains are read unasked) or `deny`. Default: `ask`; `deny` in moltis, molf, agentos, aionrs, clawft and
     /// mcp-filesystem. Hidden paths (`run.hide`), removals and moves are denied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<String>,

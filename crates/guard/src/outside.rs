@@ -77,7 +77,7 @@ impl Guard {
             Some(false) => return Err(Some(String::from(CONTAINS_SECRETS))),
             None => {}
         }
-        let is_read = !access.changes() && commands.is_of_programs(real);
+        let is_read = !access.changes() && commands.is_free_to_read(real);
         Ok(if is_read { Position::Programs } else { Position::Outside })
     }
 

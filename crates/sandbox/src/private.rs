@@ -157,8 +157,9 @@ fn around(root: &Path) -> Vec<PathBuf> {
     [top.to_owned()].into_iter().chain(shared).collect()
 }
 
-/// Directories of the system that hold programs and what they are made of.
-const OF_PROGRAMS: &[&str] = &[
+/// Directories of the system that hold programs, what they are made of, and its configuration.
+const OF_SYSTEM: &[&str] = &[
+    "/etc",
     "/usr",
     "/opt",
     "/bin",
@@ -207,14 +208,14 @@ impl Commands {
         hidden.iter().any(|hidden| hidden.starts_with(real)).then_some(false)
     }
 
-    /// Returns whether a real path is among programs of the system, toolchains and sources of packages.
-    pub fn is_of_programs(&self, real: &Path) -> bool {
+    /// Returns whether a real path that is not hidden is among files of the system, toolchains and sources of packages.
+    pub fn is_free_to_read(&self, real: &Path) -> bool {
         let within = |dir: &Path| real.starts_with(dir);
         let (homes, roots) = (&self.settings.homes, &self.writable);
         let is_private = self.private().dirs.iter().any(|dir| within(dir))
             || homes.iter().any(|home| within(home) || within(&real_or_same(home)));
         if !is_private {
-            return OF_PROGRAMS.iter().any(|dir| within(Path::new(dir)));
+            return OF_SYSTEM.iter().any(|dir| within(Path::new(dir)));
         }
         let named = homes.iter().flat_map(|home| OF_PACKAGES.iter().map(|name| home.join(name)));
         named.filter_map(|dir| real_outside(&dir, roots)).any(|dir| within(&dir))

@@ -80,9 +80,69 @@ pub(super) const SECRET: &[&str] = &[
 /// Files with credentials in a cache that a variable names.
 pub(super) const CREDENTIALS: &[&str] = &["credentials", "credentials.toml"];
 
-/// Secret paths of the system.
-pub(super) const SECRET_OF_SYSTEM: &[&str] =
-    &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl/private"];
+/// Secret paths of the system. Commands of root could read them, and file tools read freely what commands see in `/etc`.
+pub(super) const SECRET_OF_SYSTEM: &[&str] = &[
+    // Passwords and keys.
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/security/opasswd",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/pki/consumer",
+    "/etc/pki/entitlement",
+    "/etc/letsencrypt",
+    "/etc/krb5.keytab",
+    "/etc/krb5kdc",
+    "/etc/credstore",
+    "/etc/credstore.encrypted",
+    "/etc/cryptsetup-keys.d",
+    "/etc/luks",
+    // Networks.
+    "/etc/NetworkManager/system-connections",
+    "/etc/netplan",
+    "/etc/wpa_supplicant",
+    "/etc/wpa_supplicant.conf",
+    "/etc/hostapd",
+    "/etc/wireguard",
+    "/etc/openvpn",
+    "/etc/ppp",
+    "/etc/ipsec.secrets",
+    "/etc/ipsec.d",
+    "/etc/swanctl",
+    "/etc/rndc.key",
+    "/etc/bind/rndc.key",
+    // Services.
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/ceph",
+    "/etc/vault.d",
+    "/etc/consul.d",
+    "/etc/nomad.d",
+    "/etc/gitlab",
+    "/etc/gitlab-runner",
+    "/etc/grafana",
+    "/etc/mysql/debian.cnf",
+    "/etc/postfix/sasl_passwd",
+    "/etc/postfix/sasl_passwd.db",
+    "/etc/exim4/passwd.client",
+    "/etc/msmtprc",
+    "/etc/ssmtp",
+    "/etc/davfs2/secrets",
+    "/etc/smbcredentials",
+    "/etc/ldap.secret",
+    "/etc/libnss-ldap.secret",
+    "/etc/pam_ldap.secret",
+    "/etc/sssd",
+    "/etc/apt/auth.conf",
+    "/etc/apt/auth.conf.d",
+    "/etc/boto.cfg",
+];
 
 /// Directories of the system that hold home directories and disks of people.
 pub(super) const PRIVATE: &[&str] = &["/home", "/root", "/mnt", "/media", "/run/media", "/Users"];

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::database;
 use crate::pipe::{Piped, text};
 use crate::served::{Place, command};
 
@@ -97,6 +99,18 @@ fn what_lies_outside_asks_once_and_secrets_never() {
         ("Read", read("key"), None, DENIED, "it holds secrets by its name"),
         ("Read", read("HOME/.ssh/missing"), None, DENIED, "it holds secrets by its name"),
         ("Grep", json!({ "pattern": "x", "path": "HOME" }), None, DENIED, "name a directory in it"),
+        ("Read", read("/etc/passwd"), None, None, "root:"),
+        ("Grep", json!({ "pattern": "root", "path": "/etc/passwd" }), None, None, "/etc/passwd"),
+        ("Read", read("/etc/shadow"), None, DENIED, "it holds secrets by its name"),
+        ("Read", read("/etc/wireguard/none"), None, DENIED, "it holds secrets by its name"),
+        ("Grep", json!({ "pattern": "x", "path": "/etc" }), None, DENIED, "name a directory in it"),
+        (
+            "Write",
+            json!({ "file_path": "/etc/sinew-is-not-there", "content": "x" }),
+            Some(("Create sinew-is-not-there outside the project?", "no")),
+            Some("approval_denied"),
+            "",
+        ),
         ("Read", read("/proc/self/environ"), None, DENIED, "it lies outside the roots"),
         ("Read", read("/dev/null"), None, DENIED, "it lies outside the roots"),
         (
@@ -196,6 +210,75 @@ fn no_setting_shows_the_state() {
             assert!(!said.contains("to allow it"), "{more:?} {arguments}: {said}");
         }
         pipe.end();
+    }
+}
+
+/// What file tools read of `/etc` is what commands see there, also for root, who may read all of it.
+#[test]
+fn etc_is_read_alike_by_tools_and_commands() {
+    let can = Command::new("unshare").args(["--mount", "mount", "--bind", "/etc", "/etc"]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: no view of the machine can be made here");
+        return;
+    }
+    let place = place();
+    let etc = place.home.join("etc");
+    let copied = Command::new("cp").arg("-a").arg("/etc").arg(&etc).status().unwrap();
+    assert!(copied.success());
+    let script =
+        "mount --bind \"$1\" /etc && mount --bind \"$2\" /etc/passwd && shift 2 && exec \"$@\"";
+    let call = |tool: &str, arguments: Value| -> Value {
+        let sinew = command(&place.home);
+        let mut call = Command::new("unshare");
+        call.args(["--mount", "sh", "-c", script, "sh"]).arg(&etc).arg(place.home.join("database"));
+        call.arg(database::SINEW).arg("--root").arg(&place.root).args(["--approvals", "allow"]);
+        call.args(["call", "--json", tool]).arg(arguments.to_string()).env_clear();
+        call.envs(sinew.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        call.env("PATH", std::env::var_os("PATH").unwrap());
+        let done = call.output().unwrap();
+        serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"))
+    };
+    fs::write(place.home.join("database"), database::naming(&place.home)).unwrap();
+    for (name, is_secret) in [
+        ("app/app.conf", false),
+        ("app/ssh/config", false),
+        ("shadowed", false),
+        ("wireguard.txt", false),
+        ("apt/apt.conf.d/99x", false),
+        ("sinew/other.toml", false),
+        ("NetworkManager/NetworkManager.conf", false),
+        ("shadow", true),
+        ("shadow-", true),
+        ("gshadow-", true),
+        ("security/opasswd", true),
+        ("sudoers", true),
+        ("sudoers.d/me", true),
+        ("ssh/ssh_host_ed25519_key", true),
+        ("ssl/private/x.key", true),
+        ("krb5.keytab", true),
+        ("NetworkManager/system-connections/wifi", true),
+        ("wireguard/wg0.conf", true),
+        ("wpa_supplicant/wpa_supplicant.conf", true),
+        ("ppp/chap-secrets", true),
+        ("letsencrypt/live/a/privkey.pem", true),
+        ("docker/key.json", true),
+        ("kubernetes/admin.conf", true),
+        ("rancher/k3s/k3s.yaml", true),
+        ("apt/auth.conf.d/x", true),
+    ] {
+        let (file, path) = (etc.join(name), format!("/etc/{name}"));
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "it is seen\n").unwrap();
+        let read = call("Read", json!({ "file_path": path }));
+        let expected = is_secret.then_some("path_denied");
+        assert_eq!(read["error"]["kind"].as_str(), expected, "{path}: {read}");
+        let seen = call("Bash", json!({ "command": format!("cat {path}") }));
+        // The path that is named, and none that it begins with.
+        let n_told = text(&seen).matches("the sandbox refused to read").count();
+        assert_eq!(n_told, usize::from(is_secret), "{seen}");
+        for reply in [read, seen] {
+            assert_eq!(text(&reply).contains("it is seen"), !is_secret, "{path}: {reply}");
+        }
     }
 }
 

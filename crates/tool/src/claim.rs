@@ -151,7 +151,7 @@ pub enum Position {
     /// Beneath a root, or sinew's own.
     #[default]
     Inside,
-    /// Outside the roots, among files of programs and toolchains that are only read.
+    /// Outside the roots, among files of programs, toolchains and the system's configuration that are only read.
     Programs,
     /// Outside the roots.
     Outside,
