@@ -122,13 +122,13 @@ async def elicitation(root):
             )
             line = f"touch before-{way}; echo x >>{large.name}"
             async with Client(at, mode=way, elicitation_callback=person) as client:
-                for words, size in (("a person denied it", 65 << 20), ("cannot be undone: large", (65 << 20) + 2)):
+                for words, size in (("the answer was no", 65 << 20), ("cannot be undone: large", (65 << 20) + 2)):
                     # The command may run for less than the person takes.
                     result = await call(client, "Bash", {"command": line, "timeout": 1000})
                     contains(checks.text(result), words)
                     equal(large.stat().st_size, size)
             equal(len(person.asked), 2)
-            contains(person.asked[0].message, f"Change {large.name} (65.0 MiB) for good? Cannot be undone", f"$ {line}")
+            contains(person.asked[0].message, f"Change {large.name} (65.0 MiB) for good, and go on without full undo? Cannot be undone", f"$ {line}")
             answer = person.asked[0].requested_schema["properties"]["answer"]
             equal((answer["default"], [one["const"] for one in answer["oneOf"]]), ("deny", ["once", "deny"]))
         with check(f"{way}: a client that cannot ask is told at once"):

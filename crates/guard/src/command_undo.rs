@@ -42,6 +42,10 @@ impl CommandUndo for OneCommand {
         (self.0.directory(), self.0.log())
     }
 
+    fn room(&self) -> u64 {
+        self.0.room()
+    }
+
     fn is_unchanged(&self) -> bool {
         self.0.is_unchanged()
     }

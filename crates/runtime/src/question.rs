@@ -141,10 +141,7 @@ fn headline(question: &Question) -> String {
         return format!("Connect to {host}");
     }
     let changed: Vec<_> = files.iter().filter(|file| file.claim.access.changes()).collect();
-    let name = |file: &FileTarget| {
-        let name = file.path.file_name().unwrap_or(file.path.as_os_str());
-        name.to_string_lossy().into_owned()
-    };
+    let name = |file: &FileTarget| named_file(&file.path);
     let leaves = files.iter().any(|file| file.position == Position::Outside);
     let place = if leaves { " outside the project" } else { "" };
     let does = match changed.as_slice() {
@@ -318,6 +315,15 @@ fn named(path: &Path) -> String {
     match path.contains('·') || path.contains("  ") {
         true => format!("{path:?}"),
         false => path.into_owned(),
+    }
+}
+
+/// Returns the last name of a path, in quotes if it could pass for other parts of a headline.
+fn named_file(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    match name.contains(['?', '(', '"', '·', ',']) || name.contains("  ") {
+        true => format!("{name:?}"),
+        false => name.into_owned(),
     }
 }
 

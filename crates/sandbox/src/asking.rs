@@ -71,6 +71,11 @@ impl PendingQuestion {
         wire::send(&self.line, &Report::Asks(asked), &[]).inspect_err(|_| self.pause.end())
     }
 
+    /// Takes the question back; an answer comes all the same.
+    pub(super) fn take_back(&self) {
+        let _ = wire::send(&self.line, &Report::TakesBack, &[]);
+    }
+
     /// Takes the answer of sinew.
     pub(super) fn answer(&self, answer: UnkeptAnswer) {
         *self.slot() = Some(answer);
@@ -96,23 +101,23 @@ impl AsFd for PendingQuestion {
     }
 }
 
-/// Asks approvers the question of a supervisor, whose answer its socket gets.
+/// Asks approvers the question of a supervisor, whose answer its socket gets. Dropping what is returned takes it back.
 pub(super) fn ask(
     asks: Option<&Arc<dyn AsksUnkept>>,
     pause: &Arc<Pause>,
     line: BorrowedFd<'_>,
     asked: Asked,
-) {
+) -> Option<Box<dyn Send>> {
     let own = asks.and_then(|asks| Some((asks, line.try_clone_to_owned().ok()?)));
     let Some((asks, line)) = own else {
         let _ = wire::send(line, &Command::Answer(UnkeptAnswer::Unanswered), &[]);
-        return;
+        return None;
     };
     pause.begin();
     let to = AnswerOnDrop { line, pause: Arc::clone(pause), answer: UnkeptAnswer::Unanswered };
     let Asked { path, size, removes, reason } = asked;
     let change = UnkeptChange { path, size, removes, why: why(reason) };
-    asks.ask(change, Box::new(|answer| to.give(answer)));
+    Some(asks.ask(change, Box::new(|answer| to.give(answer))))
 }
 
 /// Sends an answer to a supervisor when it is dropped.
@@ -132,7 +137,7 @@ impl Drop for AnswerOnDrop {
     fn drop(&mut self) {
         self.pause.end();
         // The command may have ended.
-        let _ = wire::send(&self.line, &Command::Answer(self.answer), &[]);
+        let _ = wire::send(&self.line, &Command::Answer(self.answer.clone()), &[]);
     }
 }
 

@@ -104,6 +104,8 @@ pub(super) struct Following {
     began: Instant,
     timeout: Option<Duration>,
     asks: Option<Arc<dyn AsksUnkept>>,
+    /// The question that waits.
+    question: Option<Box<dyn Send>>,
     findings: Findings,
 }
 
@@ -150,6 +152,7 @@ impl Following {
             began,
             timeout,
             asks,
+            question: None,
             findings: Findings::default(),
         })
     }
@@ -180,8 +183,10 @@ impl Following {
                 match wire::receive(&self.ordered.line) {
                     Ok(Some((Report::Asks(asked), _))) => {
                         let line = self.ordered.line.as_fd();
-                        asking::ask(self.asks.as_ref(), &self.clock.pause, line, asked);
+                        let asks = self.asks.as_ref();
+                        self.question = asking::ask(asks, &self.clock.pause, line, asked);
                     }
+                    Ok(Some((Report::TakesBack, _))) => self.question = None,
                     told => return Ok(self.hear(told)),
                 }
             }
@@ -196,7 +201,8 @@ impl Following {
         tell: &(dyn Fn(u64) + Sync),
         taken_back: impl Future<Output = ()>,
     ) -> io::Result<(Self, Option<Became>)> {
-        let Self { ordered, mut capture, mut clock, began, timeout, asks, findings } = self;
+        let Self { ordered, mut capture, mut clock, began, timeout, asks, mut question, findings } =
+            self;
         // The command already runs. Register the fds on the thread that continues this task: on another, each
         // piece of output would wake that thread.
         yield_now().await;
@@ -237,7 +243,12 @@ impl Following {
                     told = match line.try_io(Interest::READABLE, || wire::receive(&line)) {
                         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
                         Ok(Some((Report::Asks(asked), _))) => {
-                            asking::ask(asks.as_ref(), &clock.pause, line.as_fd(), asked);
+                            let line = line.as_fd();
+                            question = asking::ask(asks.as_ref(), &clock.pause, line, asked);
+                            None
+                        }
+                        Ok(Some((Report::TakesBack, _))) => {
+                            question = None;
                             None
                         }
                         told => Some(told),
@@ -252,7 +263,8 @@ impl Following {
             stdout: stdout.into_nonblocking_fd()?,
             stderr: stderr.map(Receiver::into_nonblocking_fd).transpose()?,
         };
-        let mut following = Self { ordered, capture, clock, began, timeout, asks, findings };
+        let mut following =
+            Self { ordered, capture, clock, began, timeout, asks, question, findings };
         let became = told.map(|told| following.hear(told));
         Ok((following, became))
     }
@@ -267,7 +279,7 @@ impl Following {
                 let out_of_time = out_of_time || was_late;
                 Became::Ended { end, n_left, is_left, cwd, out_of_time }
             }
-            Ok(Some((Report::Asks(_), _)) | None) | Err(_) => Became::Lost,
+            Ok(Some((Report::Asks(_) | Report::TakesBack, _)) | None) | Err(_) => Became::Lost,
         }
     }
 

@@ -44,6 +44,8 @@ pub(super) struct SupervisorRequest {
     pub(super) granted: Vec<String>,
     /// What becomes of changes that cannot be kept for undo.
     pub(super) unkept: Unkept,
+    /// How many bytes of old contents can be kept.
+    pub(super) room: u64,
     /// The free space of each disk of the sandbox, in bytes.
     pub(super) free: Vec<u64>,
 }
@@ -135,13 +137,14 @@ pub(super) fn start_next(
         let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
-            Notice::Ordered { timeout_ms, grace_ms, granted, unkept, has_terminal, free } => {
+            Notice::Ordered { timeout_ms, grace_ms, granted, unkept, room, has_terminal, free } => {
                 started.ordered = handle.map(|line| SupervisorRequest {
                     line,
                     timeout: timeout_ms.map(Duration::from_millis),
                     grace: Duration::from_millis(grace_ms),
                     granted,
                     unkept,
+                    room,
                     free,
                 });
                 started.terminal = handles.by_ref().take(usize::from(has_terminal)).next();
@@ -194,12 +197,12 @@ fn become_command(
     let undo_handles = undo.iter().map(AsFd::as_fd);
     let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).chain(undo_handles).collect();
     let (timeout_ms, grace_ms) = (order.timeout_ms, order.grace_ms);
-    let (granted, unkept) = (order.granted.clone(), order.unkept);
+    let (granted, unkept, room) = (order.granted.clone(), order.unkept, order.room);
     // The command must not change what is free before that is known.
     let free = sandbox.free();
     wire::send(
         supervisor,
-        &Notice::Ordered { timeout_ms, grace_ms, granted, unkept, has_terminal, free },
+        &Notice::Ordered { timeout_ms, grace_ms, granted, unkept, room, has_terminal, free },
         &handles,
     )?;
     drop(handles);

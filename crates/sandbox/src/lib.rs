@@ -324,7 +324,7 @@ impl Commands {
             env.retain(|(name, _)| name != SSH_AGENT);
             env.push((SSH_AGENT.into(), real_or_same(socket).into()));
         }
-        let order = SpawnRequest {
+        let mut order = SpawnRequest {
             program: job.program,
             argv: job.argv,
             env,
@@ -336,6 +336,7 @@ impl Commands {
             grace_ms: GRACE_MS,
             granted: job.granted,
             unkept: job.unkept,
+            room: 0,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
         let keeper = self.keeper.as_ref().filter(|_| session.keeps_changes);
@@ -343,6 +344,7 @@ impl Commands {
         let beside = || beside().map(|extra| extended::kept_at(&extra.path)).collect();
         let undo = keeper.map(|keeper| keeper.begin(&job.caller, &self.writable, beside()));
         let keeps = undo.as_ref().and_then(|undo| undo.as_deref().ok());
+        order.room = keeps.map_or(0, CommandUndo::room);
         if job.unkept != Unkept::Made && keeps.is_none() {
             return Err(unasked::not_kept(undo.and_then(Result::err)));
         }

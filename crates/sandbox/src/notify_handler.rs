@@ -15,6 +15,7 @@ mod deeds;
 mod findings;
 mod git_objects;
 mod guarded;
+mod held;
 mod known_threads;
 mod path;
 mod session_memory;
@@ -31,11 +32,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, fstat, openat};
 use rustix::io::Errno;
 
-use super::asking::PendingQuestion;
 use super::wire::{Findings, Refused};
 use crate::spawn::{self, Call, Calls, SyscallAnswer};
 use attributes::Times;
@@ -43,11 +42,11 @@ use before_images::BeforeImages;
 use caller::Caller;
 use deeds::Make;
 use findings::Found;
+use held::HeldCalls;
 use known_threads::KnownThreads;
 use path::Place;
 use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::{CommandJudge, Forbidden};
-use sinew_tool::UnkeptAnswer;
 use unnamed::Unnamed;
 
 pub(super) use before_images::{RootOutside, UndoHandles};
@@ -59,8 +58,6 @@ pub(super) use sockets::BoundSockets;
 const JUDGED: Duration = Duration::from_secs(2);
 /// The most symlinks that one path may follow, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// The most calls that wait for one answer.
-const MAX_HELD: usize = 64;
 
 /// What the supervisors of a session share to perform calls.
 #[derive(Debug)]
@@ -154,8 +151,7 @@ impl NotifyHandler {
             threads: KnownThreads::default(),
             allowed: RefCell::default(),
             images: undo.map(|undo| BeforeImages::new(undo, &found, &has_all_changes)),
-            question,
-            held: RefCell::default(),
+            held: HeldCalls::new(question),
         };
         let work = move || {
             // The supervisor shares its working directory and umask with its command.
@@ -209,10 +205,8 @@ struct CallHandler {
     allowed: RefCell<HashSet<PathBuf>>,
     /// What it changed, if that is kept.
     images: Option<BeforeImages>,
-    /// The question about changes that cannot be kept, if an approver is asked about them.
-    question: Option<Arc<PendingQuestion>>,
-    /// The calls that wait for its answer.
-    held: RefCell<Vec<Call>>,
+    /// The calls that wait for an answer.
+    held: HeldCalls,
 }
 
 impl CallHandler {
@@ -233,31 +227,10 @@ impl CallHandler {
 
     fn answer_all(&self) {
         loop {
-            let calls = PollFd::new(&self.calls, PollFlags::IN);
-            let revents = match &self.question {
-                Some(question) if !self.held.borrow().is_empty() => {
-                    let mut watched = [calls, PollFd::new(question, PollFlags::IN)];
-                    poll(&mut watched, None).map(|_| {
-                        let [calls, answered] = watched;
-                        if !answered.revents().is_empty() {
-                            self.answer_held(question);
-                        }
-                        calls.revents()
-                    })
-                }
-                _ => {
-                    let mut watched = [calls];
-                    poll(&mut watched, None).map(|_| {
-                        let [calls] = watched;
-                        calls.revents()
-                    })
-                }
-            };
-            match revents {
-                Ok(revents) if revents.is_empty() => {}
-                Ok(revents) if revents.contains(PollFlags::IN) && self.serve().is_ok() => {}
-                Err(Errno::INTR) => {}
-                Ok(_) | Err(_) => return,
+            match self.wait() {
+                Ok(false) | Err(Errno::INTR) => {}
+                Ok(true) if self.serve().is_ok() => {}
+                Ok(true) | Err(_) => return,
             }
         }
     }
@@ -291,33 +264,6 @@ impl CallHandler {
         }
     }
 
-    /// Holds a call that would change what cannot be kept, while an approver is asked. Returns whether it is held.
-    fn holds(&self, call: Call) -> bool {
-        let Some((images, question)) = self.images.as_ref().zip(self.question.as_ref()) else {
-            return false;
-        };
-        let Some(asked) = images.take_asked(removes(&call)) else { return false };
-        let mut held = self.held.borrow_mut();
-        if held.is_empty() && question.ask(asked.clone()).is_err() {
-            images.settle(UnkeptAnswer::Unanswered);
-        } else if held.len() < MAX_HELD {
-            held.push(call);
-            return true;
-        }
-        images.put_asked(asked);
-        images.note_refused();
-        false
-    }
-
-    /// Performs the held calls once more, with the answer.
-    fn answer_held(&self, question: &PendingQuestion) {
-        let (Some(images), Some(answer)) = (&self.images, question.take()) else { return };
-        images.settle(answer);
-        for call in self.held.take() {
-            self.answer(call);
-        }
-    }
-
     /// Locks out the other supervisors of the session, so that no judged name changes. `connect` needs no
     /// lock.
     fn lock_calls(&self, call: &Call) -> Result<Option<CallLock<'_>>, Errno> {
@@ -345,7 +291,11 @@ impl CallHandler {
             libc::SYS_unlinkat => self.unlink(&caller, (a, b), at_flags(c)),
             libc::SYS_renameat2 => self.rename(&caller, (a, b), (c, d), e),
             libc::SYS_truncate => self.truncate(&caller, a, b),
-            libc::SYS_fchmod => self.set_mode(&caller.handle(a)?, mode_of(b)),
+            libc::SYS_fchmod => {
+                let handle = caller.handle(a)?;
+                self.check_waits(&caller)?;
+                self.set_mode(&handle, mode_of(b))
+            }
             libc::SYS_fchmodat => self.set_mode_at(&caller, (a, b), c, AtFlags::empty()),
             libc::SYS_fchmodat2 => self.set_mode_at(&caller, (a, b), c, at_flags(d)),
             #[cfg(target_arch = "x86_64")]
@@ -462,15 +412,6 @@ impl Drop for CallLock<'_> {
     fn drop(&mut self) {
         let _ = fcntl_lock(self.0, FlockOperation::Unlock);
     }
-}
-
-/// Returns whether a call removes a name.
-fn removes(call: &Call) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    let named = [libc::SYS_unlink, libc::SYS_rmdir].contains(&call.number);
-    #[cfg(not(target_arch = "x86_64"))]
-    let named = false;
-    named || call.number == libc::SYS_unlinkat
 }
 
 /// The fd number of the working directory.

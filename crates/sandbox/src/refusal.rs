@@ -9,6 +9,11 @@ use sinew_tool::{Need, Refused, UnkeptAnswer, line_name};
 use super::usage::Exhausted;
 use super::{Commands, asking, quoted, wire};
 
+/// What allows a change that an approver was asked about.
+const AGAIN: &str = "another answer, when the call is repeated";
+/// What allows one where none was asked.
+const APPROVER: &str = "an approver, who is asked while a command waits that is no background command (`sinew approve` in a terminal)";
+
 /// Returns a refusal in words.
 pub(super) fn told(
     (refused, times): (wire::Refused, u32),
@@ -70,22 +75,20 @@ pub(super) fn told(
             grant: String::from("a stream socket, or run.sandbox = \"none\""),
             ..base
         },
-        wire::Refused::NotKept { reason, answer, .. } => Refused {
-            why: match answer {
-                Some(UnkeptAnswer::No) => {
-                    format!("{}, and a person denied it", asking::why(reason))
+        wire::Refused::NotKept { reason, answer, .. } => {
+            let why = asking::why(reason);
+            let (why, grant) = match answer {
+                Some(UnkeptAnswer::No(Some(words))) => {
+                    (format!("{why}, and the answer was no: {words}"), AGAIN)
                 }
-                _ => format!("it ran unasked, and {}", asking::why(reason)),
-            },
-            grant: String::from(match answer {
-                Some(UnkeptAnswer::No) => "another answer, when the call is repeated",
-                _ => {
-                    "an approver, who is asked while it waits if it is no background command (`sinew approve` in a terminal)"
+                Some(UnkeptAnswer::No(None)) => (format!("{why}, and the answer was no"), AGAIN),
+                Some(UnkeptAnswer::TimedOut) => {
+                    (format!("{why}, and no approver answered in time"), AGAIN)
                 }
-            }),
-            fails: true,
-            ..base
-        },
+                _ => (format!("it ran unasked, and {why}"), APPROVER),
+            };
+            Refused { why, grant: String::from(grant), fails: true, ..base }
+        }
         wire::Refused::Network { address } => Refused {
             deed: "reach",
             what: address,

@@ -103,7 +103,7 @@ impl RunningServer {
                 is_missing: false,
                 why: format!("it could not be contained: {}", words(number)),
             },
-            Ok(Some((Report::Asks(_), _)) | None) | Err(_) => Exit::Lost,
+            Ok(Some((Report::Asks(_) | Report::TakesBack, _)) | None) | Err(_) => Exit::Lost,
         }
     }
 
@@ -162,6 +162,7 @@ impl Commands {
             grace_ms: GRACE_MS,
             granted: Vec::new(),
             unkept: Unkept::Made,
+            room: 0,
         };
         let (input, stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| broken(errno.into()))?;
         let requested = session.order(&order, Some(input), false, None).map_err(broken)?;

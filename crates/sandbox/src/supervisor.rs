@@ -145,7 +145,8 @@ fn serve_next(
             exec_child::start_next(session, notifier, (killer, oom), sandbox)
         })?;
     let Started { pid, handle, calls, ordered, terminal, undo, failure } = started;
-    let Some(SupervisorRequest { line, timeout, grace, granted, unkept, free }) = ordered else {
+    let Some(SupervisorRequest { line, timeout, grace, granted, unkept, room, free }) = ordered
+    else {
         let rest = end_the_rest(killer, urgency, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
@@ -158,7 +159,7 @@ fn serve_next(
     };
     let unkept = if unkept == Unkept::Asks && question.is_none() { Unkept::Fails } else { unkept };
     let asking = question.clone();
-    let undo = undo.map(|(dir, log)| UndoHandles { dir, log, unkept, question });
+    let undo = undo.map(|(dir, log)| UndoHandles { dir, log, unkept, room, question });
     let mut handler = calls.map(|(calls, means)| {
         NotifyHandler::begin(calls, Arc::clone(means), terminal, granted, undo)
     });

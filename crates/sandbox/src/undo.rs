@@ -32,6 +32,9 @@ pub trait CommandUndo: fmt::Debug + Send {
     /// Returns the directory for before-images, and the undo log.
     fn handles(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>);
 
+    /// Returns how many bytes of old contents can be kept.
+    fn room(&self) -> u64;
+
     /// Returns whether nothing was changed so far.
     fn is_unchanged(&self) -> bool;
 

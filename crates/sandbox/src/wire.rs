@@ -191,6 +191,8 @@ pub(super) struct SpawnRequest {
     pub(super) granted: Vec<String>,
     /// What becomes of changes that cannot be kept for undo.
     pub(super) unkept: Unkept,
+    /// How many bytes of old contents can be kept.
+    pub(super) room: u64,
 }
 
 /// What becomes of a change that cannot be kept for undo.
@@ -221,6 +223,8 @@ pub(super) struct Asked {
 pub(super) enum Report {
     /// It waits for a [`Command::Answer`].
     Asks(Asked),
+    /// Its question is taken back, since no process waits for it any more.
+    TakesBack,
     /// It could not be started.
     Failed(Refusal, i32),
     Ended {
@@ -325,6 +329,7 @@ pub(super) enum Notice {
         grace_ms: u64,
         granted: Vec<String>,
         unkept: Unkept,
+        room: u64,
         has_terminal: bool,
         /// The free space of each disk of the sandbox, in bytes.
         free: Vec<u64>,
@@ -334,7 +339,7 @@ pub(super) enum Notice {
 }
 
 /// What sinew tells the supervisor of a running command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Command {
     /// Send SIGTERM to every process, and SIGKILL after the grace period.
     Stop,
@@ -381,10 +386,13 @@ pub(super) fn receive<T: DeserializeOwned>(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_HANDLES + 1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut buffer = vec![0; 1 + MAX_MESSAGE];
+    let mut was_reset = false;
     let received = loop {
         let mut parts = [IoSliceMut::new(&mut buffer)];
         match recvmsg(&line, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::INTR) => {}
+            // The other side left a message unread. Its last one may wait behind that error.
+            Err(rustix::io::Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(rustix::io::Errno::CONNRESET) => return Ok(None),
             other => break other?,
         }

@@ -922,6 +922,8 @@ fn unasked_command_changes_only_what_undo_covers() {
         (LARGE, "chmod 600 a.txt; truncate -s 1 big"),
         (LARGE, "ln big other; rm big; echo x >other"),
         (3 << 30, "rm -f big"),
+        // More than half of what all checkpoints may take.
+        (600 << 20, "rm -f big"),
         (3 << 30, "mv a.txt big"),
     ] {
         for (approvals, is_kept) in [("auto", true), ("allow", false)] {

@@ -40,11 +40,13 @@ fn bash(pipe: &mut Piped, id: u64, command: &str, timeout_ms: u64) {
 #[test]
 fn command_waits_while_a_person_thinks_of_what_is_lost() {
     for (bytes, command, head) in [
-        (LARGE, "echo x >>big", "Change big (65.0 MiB) for good? Cannot be undone"),
-        (LARGE, "echo x >big", "Change big (65.0 MiB) for good? Cannot be undone"),
-        (LARGE, "truncate -s 1 big", "Change big (65.0 MiB) for good? Cannot be undone"),
-        (HUGE, "rm big", "Delete big (3.0 GiB) for good? Cannot be undone"),
-        (HUGE, "mv kept big", "Change big (3.0 GiB) for good? Cannot be undone"),
+        (LARGE, "echo x >>big", "Change big (65.0 MiB) for good"),
+        (LARGE, "echo x >big", "Change big (65.0 MiB) for good"),
+        (LARGE, "truncate -s 1 big", "Change big (65.0 MiB) for good"),
+        (HUGE, "rm big", "Delete big (3.0 GiB) for good"),
+        // More than half of what all checkpoints may take.
+        (600 << 20, "rm big", "Delete big (600.0 MiB) for good"),
+        (HUGE, "mv kept big", "Change big (3.0 GiB) for good"),
     ] {
         for (answer, goes_on) in [("yes", true), ("always", true), ("no", false)] {
             let place = place(bytes);
@@ -54,6 +56,7 @@ fn command_waits_while_a_person_thinks_of_what_is_lost() {
             let text_of = format!("echo first >first; {command} && echo went >went");
             bash(&mut pipe, 1, &text_of, 1_000);
             let question = pipe.next("question");
+            let head = format!("{head}, and go on without full undo? Cannot be undone");
             assert_eq!(question["head"][0], head, "{question}");
             assert_eq!(question["head"][1], format!("$ {text_of}"));
             let about = question["head"][2].as_str().unwrap();
@@ -65,11 +68,19 @@ fn command_waits_while_a_person_thinks_of_what_is_lost() {
             std::thread::sleep(Duration::from_millis(1_500));
             assert_eq!(size(&place, "big"), Some(bytes), "{command}");
             assert_eq!(size(&place, "first"), Some(6), "{command}");
-            pipe.answer(&question, answer);
+            let id = &question["question"];
+            let reason = if goes_on { Value::Null } else { json!("use git lfs") };
+            pipe.send(
+                &json!({ "type": "answer", "question": id, "answer": answer, "reason": reason }),
+            );
             let reply = pipe.next("reply");
             assert_eq!(size(&place, "big") != Some(bytes), goes_on, "{command} {answer}: {reply}");
             assert_eq!(size(&place, "went").is_some(), goes_on, "{command} {answer}: {reply}");
-            let said = if goes_on { "cannot be undone: big" } else { "and a person denied it" };
+            let said = if goes_on {
+                "cannot be undone: big"
+            } else {
+                "and the answer was no: use git lfs"
+            };
             assert!(text(&reply).contains(said), "{command} {answer}: {reply}");
             assert!(pipe.end().iter().all(|line| line["type"] != "question"));
             // The checkpoint has the rest.
@@ -107,15 +118,18 @@ fn all_processes_of_a_command_wait_for_one_answer() {
         let place = place(LARGE);
         fs::copy(place.root.join("big"), place.root.join("other")).unwrap();
         let mut pipe = Piped::start(&place, AUTO);
-        let command = "for n in 1 2 3 4 5 6; do echo x >>big & echo x >>other & done; \
+        // Many wait, and some end before the answer.
+        let command = "echo x >>big & sleep 0.2; \
+                       (for n in $(seq 70); do timeout -s KILL 0.1 sh -c 'echo x >>big' & done; wait) 2>/dev/null; \
+                       for n in $(seq 70); do echo x >>big & echo x >>other & done 2>/dev/null; \
                        (sleep 0.3; echo y >small) & wait; echo x >>big; true";
         bash(&mut pipe, 1, command, 20_000);
         let question = pipe.next("question");
-        std::thread::sleep(Duration::from_millis(700));
+        std::thread::sleep(Duration::from_millis(2_500));
         assert_eq!(size(&place, "small"), Some(2), "others wait too");
         pipe.answer(&question, answer);
         let reply = pipe.next("reply");
-        let grown = if goes_on { [7 * 2, 6 * 2] } else { [0, 0] };
+        let grown = if goes_on { [72 * 2, 70 * 2] } else { [0, 0] };
         let sizes = ["big", "other"].map(|name| size(&place, name).unwrap() - LARGE);
         assert_eq!(sizes, grown, "{answer}: {reply}");
         assert!(pipe.end().iter().all(|line| line["type"] != "question"), "{answer}");
@@ -134,6 +148,12 @@ fn question_is_taken_back_with_its_command() {
     for (end, command, kind) in [
         (End::Command, "timeout 1 sh -c 'echo x >>big'; echo ended", Value::Null),
         (End::Cancel, "echo x >>big", json!("cancelled")),
+        // No process waits for it any more, and the rest has its time.
+        (
+            End::Command,
+            "timeout -s KILL 0.2 sh -c 'echo x >>big'; sleep 1.5; echo ended",
+            Value::Null,
+        ),
         (End::Time, "echo x >>big; echo ended", json!("policy_denied")),
         (End::Input, "echo x >>big; echo ended", json!("policy_denied")),
     ] {
@@ -163,6 +183,33 @@ fn question_is_taken_back_with_its_command() {
         };
         assert_eq!(reply["error"]["kind"], kind, "{command}: {reply}");
         assert_eq!(size(&place, "big"), Some(LARGE), "{command}: {reply} {rest:?}");
+    }
+}
+
+/// Directories that tools make anew may hold files of the user: what a command changes there is kept in part, also after a yes.
+#[test]
+fn what_is_kept_before_an_answer_is_kept_after_it() {
+    let place = place(LARGE);
+    let build = place.root.join("build");
+    fs::create_dir(&build).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(build.join(name), "mine\n").unwrap();
+    }
+    fs::write(place.root.join(".gitignore"), "build/\n").unwrap();
+    let mut git = std::process::Command::new("git");
+    assert!(git.args(["init", "-q"]).current_dir(&place.root).status().unwrap().success());
+    // Ignore files count from before the session.
+    std::thread::sleep(Duration::from_millis(1_100));
+    let mut pipe = Piped::start(&place, AUTO);
+    bash(&mut pipe, 1, "rm build/a; echo x >>big; rm build/b; echo changed >build/c", 20_000);
+    let question = pipe.next("question");
+    pipe.answer(&question, "yes");
+    pipe.next("reply");
+    pipe.end();
+    let said = sinew(&place, &["undo", "--yes", "--partial"]);
+    for name in ["a", "b", "c"] {
+        let there = fs::read_to_string(build.join(name)).ok();
+        assert_eq!(there.as_deref(), Some("mine\n"), "{name}: {said}");
     }
 }
 

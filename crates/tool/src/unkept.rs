@@ -19,19 +19,25 @@ pub struct UnkeptChange {
 }
 
 /// Whether a command may change what undo cannot keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnkeptAnswer {
     /// It may, until it ends.
     Yes,
-    /// An approver said no.
-    No,
-    /// No approver answered, or could be asked.
+    /// An approver said no, perhaps with words for the model.
+    No(Option<String>),
+    /// No approver answered in time.
+    TimedOut,
+    /// No approver could be asked, or the question was taken back.
     Unanswered,
 }
 
 /// Asks about changes of a running command that undo cannot keep.
 pub trait AsksUnkept: fmt::Debug + Send + Sync {
     /// Asks, and returns before the answer is there; `answered` gets it on any thread. Dropping `answered` means that the
-    /// question got no answer.
-    fn ask(&self, change: UnkeptChange, answered: Box<dyn FnOnce(UnkeptAnswer) + Send>);
+    /// question got no answer. Dropping what is returned takes the question back.
+    fn ask(
+        &self,
+        change: UnkeptChange,
+        answered: Box<dyn FnOnce(UnkeptAnswer) + Send>,
+    ) -> Box<dyn Send>;
 }

@@ -225,6 +225,11 @@ enum Left {
 }
 
 impl CommandDraft {
+    /// Returns how many bytes of old contents can be kept.
+    pub fn room(&self) -> u64 {
+        self.shared.room_of_command()
+    }
+
     fn begin(
         shared: Arc<SharedCheckpoints>,
         mark: CallContext,

@@ -52,17 +52,55 @@ struct AskingCall {
 struct QuestionState {
     clock: Arc<dyn Clock>,
     progress: Mutex<AskingProgress>,
-    /// Wakes the deadline once an answer is there.
-    answered: Notify,
+    /// Wakes the deadline once nothing waits any more.
+    settled: Notify,
 }
 
 #[derive(Default)]
 struct AskingProgress {
     since: Option<Instant>,
     waited: Duration,
-    /// Who was asked or answered, and the answer.
-    answer: Option<(String, Answer)>,
-    task: Option<AbortHandle>,
+    /// The approvers that were asked, or the one that answered.
+    by: Option<String>,
+    answer: Option<Answer>,
+}
+
+impl QuestionState {
+    fn waited(&self, progress: &AskingProgress) -> Duration {
+        let now = self.clock.now();
+        let last = progress.since.map(|since| now.saturating_duration_since(since));
+        progress.waited + last.unwrap_or_default()
+    }
+}
+
+/// An approver thinks, until this is dropped.
+struct Thinking(Arc<QuestionState>);
+
+impl Thinking {
+    fn begin(state: &Arc<QuestionState>, names: &[&str]) -> Self {
+        let mut progress = lock(&state.progress);
+        (progress.since, progress.by) = (Some(state.clock.now()), Some(names.join(", ")));
+        Self(Arc::clone(state))
+    }
+}
+
+impl Drop for Thinking {
+    fn drop(&mut self) {
+        let mut progress = lock(&self.0.progress);
+        progress.waited = self.0.waited(&progress);
+        progress.since = None;
+        drop(progress);
+        self.0.settled.notify_one();
+    }
+}
+
+/// A task that ends when this is dropped.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl UnkeptAsker {
@@ -86,7 +124,7 @@ impl UnkeptAsker {
         let state = QuestionState {
             clock: Arc::clone(&runtime.clock),
             progress: Mutex::default(),
-            answered: Notify::new(),
+            settled: Notify::new(),
         };
         let runtime = Arc::clone(runtime);
         let tasks = Handle::try_current().ok();
@@ -96,7 +134,7 @@ impl UnkeptAsker {
     /// Waits until a deadline is over that does not pass while an approver thinks.
     pub(super) async fn until(&self, deadline: Instant) {
         loop {
-            let answered = self.state.answered.notified();
+            let settled = self.state.settled.notified();
             let at = {
                 let progress = lock(&self.state.progress);
                 match progress.since {
@@ -107,27 +145,20 @@ impl UnkeptAsker {
             match at {
                 Some(at) if at <= Instant::now() => return,
                 Some(at) => tokio::time::sleep_until(at.into()).await,
-                None => answered.await,
+                None => settled.await,
             }
         }
     }
 
-    /// Takes back the question if it waits still, since the command has ended, and notes the answer.
+    /// Notes the question and its answer, once the command has ended.
     pub(super) fn end(&self, entry: &mut Entry) {
         let mut progress = lock(&self.state.progress);
-        if let Some(task) = progress.task.take() {
-            task.abort();
-        }
-        match (progress.answer.take(), progress.since.take()) {
-            (Some((by, answer)), _) => {
-                entry.asked(by);
-                entry.answered(&answer, progress.waited);
-            }
-            (None, Some(since)) => {
-                entry.asked(self.approvers().join(", "));
-                entry.waited(self.state.clock.now().saturating_duration_since(since));
-            }
-            (None, None) => {}
+        let waited = self.state.waited(&progress);
+        let Some(by) = progress.by.take() else { return };
+        entry.asked(by);
+        match progress.answer.take() {
+            Some(answer) => entry.answered(&answer, waited),
+            None => entry.waited(waited),
         }
     }
 
@@ -139,18 +170,24 @@ impl UnkeptAsker {
 }
 
 impl AsksUnkept for UnkeptAsker {
-    fn ask(&self, change: UnkeptChange, answered: Box<dyn FnOnce(UnkeptAnswer) + Send>) {
+    fn ask(
+        &self,
+        change: UnkeptChange,
+        answered: Box<dyn FnOnce(UnkeptAnswer) + Send>,
+    ) -> Box<dyn Send> {
         let names = self.approvers();
-        let Some(tasks) = self.tasks.as_ref().filter(|_| !names.is_empty()) else { return };
-        let (runtime, call, state) =
-            (Arc::clone(&self.runtime), Arc::clone(&self.call), Arc::clone(&self.state));
-        lock(&state.progress).since = Some(state.clock.now());
+        let Some(tasks) = self.tasks.as_ref().filter(|_| !names.is_empty()) else {
+            return Box::new(());
+        };
+        let (runtime, call) = (Arc::clone(&self.runtime), Arc::clone(&self.call));
+        let thinking = Thinking::begin(&self.state, &names);
         let asking = async move {
-            let answer = put(&runtime, &call, &state, change, &names.join(", ")).await;
+            let answer = put(&runtime, &call, &thinking.0, change, &names.join(", ")).await;
+            // The clock of the command runs again with the answer.
+            drop(thinking);
             answered(answer);
         };
-        let task = tasks.spawn(asking).abort_handle();
-        lock(&self.state.progress).task = Some(task);
+        Box::new(AbortOnDrop(tasks.spawn(asking).abort_handle()))
     }
 }
 
@@ -163,9 +200,12 @@ async fn put(
     names: &str,
 ) -> UnkeptAnswer {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(UNKEPT.as_bytes()).update(call.call_id.as_bytes());
+    let path = change.path.to_string_lossy();
+    let agent = call.agent.as_deref().unwrap_or_default();
+    for text in [UNKEPT, &call.session, agent, &call.call_id, &path] {
+        hasher.update(text.as_bytes()).update(&[0]);
+    }
     let about = About {
-        // No other question is equal.
         digest: hasher.finalize().into(),
         session: &call.session,
         call_id: &call.asked_for,
@@ -181,20 +221,17 @@ async fn put(
     let settled = runtime.broker.settle(&about, question, || false).await;
     let told = lock(&told).take();
     approval_hooks::answered(told, settled.by, &settled.answer);
-    let answer = match settled.answer {
+    let answer = match &settled.answer {
         Answer::Yes(_) => UnkeptAnswer::Yes,
-        Answer::No(_) => UnkeptAnswer::No,
-        Answer::TimedOut | Answer::Gone => UnkeptAnswer::Unanswered,
+        Answer::No(words) => UnkeptAnswer::No(words.clone()),
+        Answer::TimedOut => UnkeptAnswer::TimedOut,
+        Answer::Gone => UnkeptAnswer::Unanswered,
     };
     let mut progress = lock(&state.progress);
-    if let Some(since) = progress.since.take() {
-        progress.waited = state.clock.now().saturating_duration_since(since);
-        let by = settled.by.map_or_else(|| names.to_owned(), str::to_owned);
-        progress.answer = Some((by, settled.answer));
+    if let Some(by) = settled.by {
+        progress.by = Some(by.to_owned());
     }
-    progress.task = None;
-    drop(progress);
-    state.answered.notify_one();
+    progress.answer = Some(settled.answer);
     answer
 }
 

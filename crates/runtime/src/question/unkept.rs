@@ -2,15 +2,17 @@
 
 use sinew_tool::UnkeptChange;
 
-use super::named;
+use super::{named, named_file};
 
 /// Returns what the question asks for, without its question mark.
 pub(super) fn headline(change: &UnkeptChange) -> String {
-    let name = change.path.file_name().unwrap_or(change.path.as_os_str()).to_string_lossy();
+    let name = named_file(&change.path);
     let does = if change.removes { "Delete" } else { "Change" };
     match change.size {
-        Some(size) => format!("{does} {name} ({}) for good", in_units(size)),
-        None => format!("{does} {name} for good"),
+        Some(size) => {
+            format!("{does} {name} ({}) for good, and go on without full undo", in_units(size))
+        }
+        None => String::from("Let the command change more than undo keeps"),
     }
 }
 
@@ -43,16 +45,18 @@ mod tests {
 
     #[test]
     fn changes_are_named_with_their_size() {
+        const REST: &str = " for good, and go on without full undo";
         for (path, size, removes, expected) in [
-            ("/w/data.bin", Some(1_288_490_189), true, "Delete data.bin (1.2 GiB) for good"),
-            ("/w/log.txt", Some(83_886_080), false, "Change log.txt (80.0 MiB) for good"),
-            ("/w/log.txt", Some(2_000), false, "Change log.txt (1.9 KiB) for good"),
-            ("/w/log.txt", Some(7), false, "Change log.txt (7 bytes) for good"),
-            ("/w/log.txt", None, false, "Change log.txt for good"),
-            ("/", None, true, "Delete / for good"),
+            ("/w/data.bin", Some(1_288_490_189), true, "Delete data.bin (1.2 GiB)"),
+            ("/w/log.txt", Some(83_886_080), false, "Change log.txt (80.0 MiB)"),
+            ("/w/log.txt", Some(2_000), false, "Change log.txt (1.9 KiB)"),
+            ("/w/my log", Some(7), false, "Change my log (7 bytes)"),
+            ("/w/a (1 KiB)? Harmless", Some(7), true, "Delete \"a (1 KiB)? Harmless\" (7 bytes)"),
+            ("/w/log.txt", None, false, "Let the command change more than undo keeps"),
         ] {
             let change = UnkeptChange { path: path.into(), size, removes, why: "why" };
-            assert_eq!(headline(&change), expected);
+            let rest = if size.is_some() { REST } else { "" };
+            assert_eq!(headline(&change), format!("{expected}{rest}"));
         }
     }
 }

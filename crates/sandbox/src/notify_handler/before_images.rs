@@ -62,6 +62,8 @@ pub(crate) struct UndoHandles {
     pub(crate) log: OwnedFd,
     /// What becomes of changes that cannot be kept.
     pub(crate) unkept: Unkept,
+    /// How many bytes of old contents can be kept.
+    pub(crate) room: u64,
     /// The question about them.
     pub(crate) question: Option<Arc<PendingQuestion>>,
 }
@@ -100,8 +102,12 @@ pub(super) struct BeforeImages {
     has_all: Arc<AtomicBool>,
     /// What becomes of changes that cannot be kept.
     unkept: Cell<Unkept>,
-    /// The answer of an approver who was asked about them.
-    answer: Cell<Option<UnkeptAnswer>>,
+    /// Whether the command began unasked.
+    is_unasked: bool,
+    /// How many bytes of old contents can be kept.
+    room: u64,
+    /// The answer of an approver who was asked about what cannot.
+    answer: RefCell<Option<UnkeptAnswer>>,
     /// The change that the current call would make, if an approver is to be asked about it.
     asked: RefCell<Option<Asked>>,
     /// Notes the changes that fail because they cannot be kept.
@@ -112,7 +118,7 @@ pub(super) struct BeforeImages {
 
 impl BeforeImages {
     pub(super) fn new(undo: UndoHandles, found: &Found, has_all: &Arc<AtomicBool>) -> Self {
-        let UndoHandles { dir, log, unkept, question: _ } = undo;
+        let UndoHandles { dir, log, unkept, room, question: _ } = undo;
         // A lock of its own shows that the command still runs, if sinew dies.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
         let own = openat(CWD, path::by_number(&log), flags, Mode::empty());
@@ -138,7 +144,9 @@ impl BeforeImages {
             moved: RefCell::default(),
             has_all: Arc::clone(has_all),
             unkept: Cell::new(unkept),
-            answer: Cell::default(),
+            is_unasked: unkept != Unkept::Made,
+            room: room.min(MAX_MOVED),
+            answer: RefCell::default(),
             asked: RefCell::default(),
             found: found.clone(),
             kept_in_part: RefCell::default(),
@@ -260,7 +268,8 @@ impl BeforeImages {
     /// Notes the change that failed last, if no approver is asked about it.
     pub(super) fn note_refused(&self) {
         if let Some(Asked { path, reason, .. }) = self.asked.take() {
-            self.found.refuse(Refused::NotKept { path, reason, answer: self.answer.get() });
+            let answer = self.answer.borrow().clone();
+            self.found.refuse(Refused::NotKept { path, reason, answer });
         }
     }
 
@@ -276,11 +285,19 @@ impl BeforeImages {
 
     /// Makes changes from now on that cannot be kept, or lets them fail.
     pub(super) fn settle(&self, answer: UnkeptAnswer) {
-        self.answer.set(Some(answer));
         self.unkept.set(match answer {
             UnkeptAnswer::Yes => Unkept::Made,
-            UnkeptAnswer::No | UnkeptAnswer::Unanswered => Unkept::Fails,
+            UnkeptAnswer::No(_) | UnkeptAnswer::TimedOut | UnkeptAnswer::Unanswered => {
+                Unkept::Fails
+            }
         });
+        *self.answer.borrow_mut() = Some(answer);
+    }
+
+    /// Returns whether so many more bytes can be kept. What is made all the same is kept as long as there is room at the end.
+    fn has_room(&self, size: u64) -> bool {
+        let n_kept = self.n_moved.get().saturating_add(self.n_copied.get());
+        self.makes_unkept() || n_kept.saturating_add(size) <= self.room
     }
 
     fn next_image(&self) -> u64 {
@@ -293,6 +310,11 @@ impl BeforeImages {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         if size == 0 {
             return BeforeImage::Empty;
+        }
+        if !self.has_room(size) {
+            let is_large = self.room < size;
+            let reason = if is_large { UnkeptReason::Large } else { UnkeptReason::Budget };
+            return BeforeImage::Lost(reason);
         }
         if MAX_COPIED_FILE < size {
             return BeforeImage::Lost(UnkeptReason::Large);

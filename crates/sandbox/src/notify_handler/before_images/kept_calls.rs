@@ -50,7 +50,7 @@ impl CallHandler {
         }
         let since = (self.means.began, self.means.tracked.as_slice());
         let (is_one, is_first) = images.rebuilt.borrow_mut().has(&root.path, &dir, since);
-        if is_one && !images.makes_unkept() && rebuilt_dirs::may_hold_own_files(&dir) {
+        if is_one && images.is_unasked && rebuilt_dirs::may_hold_own_files(&dir) {
             // Nothing asked the user, so what can be kept of it is.
             images.kept_in_part.borrow_mut().insert(dir);
             return false;
@@ -198,6 +198,7 @@ impl CallHandler {
                     && stat.st_nlink == 1
                     && !is_known
                     && images.n_moved.get().saturating_add(size) <= MAX_MOVED
+                    && images.has_room(size)
                     && !has_writer(place);
                 let outside = if can_move { self.outside(images, place, real) } else { None };
                 if let Some(outside) = outside {
@@ -378,7 +379,10 @@ impl CallHandler {
         (images, number): (&BeforeImages, u64),
     ) -> Result<(), Errno> {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        if MAX_COPIED_FILE < size || MAX_COPIED < images.n_copied.get() + size {
+        if MAX_COPIED_FILE < size
+            || MAX_COPIED < images.n_copied.get() + size
+            || !images.has_room(size)
+        {
             return images.refuse(real, UnkeptReason::Large, Some(size));
         }
         let file = look(place.dir.as_fd(), &place.name)?;
