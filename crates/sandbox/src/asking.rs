@@ -101,29 +101,61 @@ impl AsFd for PendingQuestion {
     }
 }
 
-/// Asks approvers the question of a supervisor, whose answer its socket gets. Dropping what is returned takes it back.
-pub(super) fn ask(
-    asks: Option<&Arc<dyn AsksUnkept>>,
-    pause: &Arc<Pause>,
-    line: BorrowedFd<'_>,
-    asked: Asked,
-) -> Option<Box<dyn Send>> {
-    let own = asks.and_then(|asks| Some((asks, line.try_clone_to_owned().ok()?)));
-    let Some((asks, line)) = own else {
-        let _ = wire::send(line, &Command::Answer(UnkeptAnswer::Unanswered), &[]);
-        return None;
-    };
-    pause.begin();
-    let to = AnswerOnDrop { line, pause: Arc::clone(pause), answer: UnkeptAnswer::Unanswered };
-    let Asked { path, size, removes, reason } = asked;
-    let change = UnkeptChange { path, size, removes, why: why(reason) };
-    Some(asks.ask(change, Box::new(|answer| to.give(answer))))
+/// A question that approvers are asked. Dropping it takes it back.
+pub(super) struct AskedQuestion {
+    _asked: Box<dyn Send>,
+    to: Arc<AnswerTo>,
 }
 
-/// Sends an answer to a supervisor when it is dropped.
-struct AnswerOnDrop {
-    line: OwnedFd,
+impl AskedQuestion {
+    /// Asks approvers the question of a supervisor, whose answer its socket gets.
+    pub(super) fn ask(
+        asks: Option<&Arc<dyn AsksUnkept>>,
+        pause: &Arc<Pause>,
+        line: BorrowedFd<'_>,
+        asked: Asked,
+    ) -> Option<Self> {
+        let own = asks.and_then(|asks| Some((asks, line.try_clone_to_owned().ok()?)));
+        let Some((asks, own)) = own else {
+            let _ = wire::send(line, &Command::Answer(UnkeptAnswer::Unanswered), &[]);
+            return None;
+        };
+        pause.begin();
+        let to = Arc::new(AnswerTo { line: Mutex::new(Some(own)), pause: Arc::clone(pause) });
+        let Asked { path, size, removes, reason } = asked;
+        let change = UnkeptChange { path, size, removes, why: why(reason) };
+        let answered = AnswerOnDrop { to: Arc::clone(&to), answer: UnkeptAnswer::Unanswered };
+        let asked = asks.ask(change, Box::new(|answer| answered.give(answer)));
+        Some(Self { _asked: asked, to })
+    }
+}
+
+impl Drop for AskedQuestion {
+    fn drop(&mut self) {
+        // The task of the question may end later, and the supervisor must see that the socket is closed.
+        self.to.answer(&UnkeptAnswer::Unanswered);
+    }
+}
+
+/// Where the answer is due: the first one counts.
+struct AnswerTo {
+    line: Mutex<Option<OwnedFd>>,
     pause: Arc<Pause>,
+}
+
+impl AnswerTo {
+    fn answer(&self, answer: &UnkeptAnswer) {
+        if let Some(line) = lock(&self.line).take() {
+            self.pause.end();
+            // The command may have ended.
+            let _ = wire::send(line, &Command::Answer(answer.clone()), &[]);
+        }
+    }
+}
+
+/// Gives an answer when it is dropped.
+struct AnswerOnDrop {
+    to: Arc<AnswerTo>,
     answer: UnkeptAnswer,
 }
 
@@ -135,9 +167,7 @@ impl AnswerOnDrop {
 
 impl Drop for AnswerOnDrop {
     fn drop(&mut self) {
-        self.pause.end();
-        // The command may have ended.
-        let _ = wire::send(&self.line, &Command::Answer(self.answer.clone()), &[]);
+        self.to.answer(&self.answer);
     }
 }
 

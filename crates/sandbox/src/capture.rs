@@ -23,7 +23,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
-use super::asking::{self, Pause};
+use super::asking::{AskedQuestion, Pause};
 use super::kept::Kept;
 use super::wire::{self, Command, End, Findings, Refusal, Report};
 
@@ -105,7 +105,7 @@ pub(super) struct Following {
     timeout: Option<Duration>,
     asks: Option<Arc<dyn AsksUnkept>>,
     /// The question that waits.
-    question: Option<Box<dyn Send>>,
+    question: Option<AskedQuestion>,
     findings: Findings,
 }
 
@@ -184,7 +184,7 @@ impl Following {
                     Ok(Some((Report::Asks(asked), _))) => {
                         let line = self.ordered.line.as_fd();
                         let asks = self.asks.as_ref();
-                        self.question = asking::ask(asks, &self.clock.pause, line, asked);
+                        self.question = AskedQuestion::ask(asks, &self.clock.pause, line, asked);
                     }
                     Ok(Some((Report::TakesBack, _))) => self.question = None,
                     told => return Ok(self.hear(told)),
@@ -244,7 +244,7 @@ impl Following {
                         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
                         Ok(Some((Report::Asks(asked), _))) => {
                             let line = line.as_fd();
-                            question = asking::ask(asks.as_ref(), &clock.pause, line, asked);
+                            question = AskedQuestion::ask(asks.as_ref(), &clock.pause, line, asked);
                             None
                         }
                         Ok(Some((Report::TakesBack, _))) => {
