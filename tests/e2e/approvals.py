@@ -130,7 +130,8 @@ async def elicitation(root):
             equal(len(person.asked), 2)
             contains(person.asked[0].message, f"Change {large.name} (65.0 MiB) for good, and go on without full undo? Cannot be undone", f"$ {line}")
             answer = person.asked[0].requested_schema["properties"]["answer"]
-            equal((answer["default"], [one["const"] for one in answer["oneOf"]]), ("deny", ["once", "deny"]))
+            titles = {one["const"]: one["title"] for one in answer["oneOf"]}
+            equal((answer["default"], titles), ("deny", {"once": "Yes, go on", "deny": "No"}))
         with check(f"{way}: a client that cannot ask is told at once"):
             async with Client(server(root), mode=way) as client:
                 began = time.monotonic()

@@ -24,6 +24,9 @@ pub(crate) struct ShownQuestion {
     /// What an answer of each scope covers.
     covers: Vec<ShownCover>,
     is_denied_by_default: bool,
+    /// Whether the command runs already, and waits for the answer. An older `sinew approve` does not know it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_running: bool,
 }
 
 /// What an answer of one scope covers.
@@ -57,9 +60,10 @@ const MAX_DIFF: usize = 20;
 
 impl ShownQuestion {
     pub(crate) fn of(asked: &Question) -> Self {
+        let is_running = asked.unkept.is_some();
         let cover = |(_, scope)| {
             let what = match scope {
-                Scope::Call => String::from("once"),
+                Scope::Call => String::from(if is_running { "yes" } else { "once" }),
                 _ => question::covers(asked, scope)?,
             };
             Some(ShownCover { scope: scope.as_str().to_owned(), what })
@@ -81,6 +85,7 @@ impl ShownQuestion {
             warning: Some(question::warning(asked)).filter(|text| text != question::NO_WARNING),
             covers: KEYS.into_iter().filter_map(cover).collect(),
             is_denied_by_default: question::is_denied_by_default(asked),
+            is_running,
         }
     }
 
@@ -187,7 +192,8 @@ impl ShownQuestion {
         text.push_str("  n  no, with a reason\n");
         let d = if diff.is_empty() { "" } else { "d/" };
         let n = if runs { 'n' } else { 'N' };
-        format!("{text}{diff}  ?  show everything\nRun it? [{letters}{d}?/{n}] ")
+        let asks = if self.is_running { "Go on?" } else { "Run it?" };
+        format!("{text}{diff}  ?  show everything\n{asks} [{letters}{d}?/{n}] ")
     }
 
     fn what(&self, scope: Scope) -> Option<&str> {

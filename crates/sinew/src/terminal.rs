@@ -67,13 +67,7 @@ pub(crate) async fn ask(question: ShownQuestion, on_enter: OnEnter) -> Answer {
     let left = Left::default();
     let is_left = Arc::clone(&left.0);
     let ask = move || {
-        let quiet = match *last {
-            // The person may still answer the one before.
-            Some(LastAnswer { was_left: true, at }) if at.elapsed() < LEFT => LEFT,
-            _ if on_enter == OnEnter::AsByDefault => UNREAD,
-            Some(LastAnswer { at, .. }) if at.elapsed() < 2 * UNREAD => UNREAD,
-            _ => Duration::ZERO,
-        };
+        let quiet = quiet(last.as_ref(), on_enter, question.is_running);
         if on_enter == OnEnter::AsByDefault {
             // A bell, since the person may look at another window.
             let _ = io::stderr().write_all(b"\x07\n");
@@ -88,6 +82,17 @@ pub(crate) async fn ask(question: ShownQuestion, on_enter: OnEnter) -> Answer {
         answer.unwrap_or_else(|_| unanswered(on_enter))
     };
     tokio::task::spawn_blocking(ask).await.unwrap_or_else(|_| unanswered(on_enter))
+}
+
+/// Returns how long no key may be typed before keys count.
+fn quiet(last: Option<&LastAnswer>, on_enter: OnEnter, is_running: bool) -> Duration {
+    match last {
+        // The person may still answer the one before.
+        Some(LastAnswer { was_left: true, at }) if at.elapsed() < LEFT => LEFT,
+        _ if on_enter == OnEnter::AsByDefault || is_running => UNREAD,
+        Some(LastAnswer { at, .. }) if at.elapsed() < 2 * UNREAD => UNREAD,
+        _ => Duration::ZERO,
+    }
 }
 
 /// Returns the answer where no person gave one. Others may still answer what a client asks.
@@ -379,6 +384,63 @@ mod tests {
             assert_eq!(answer, expected, "{typed:?}");
             let prompt = if covers.is_empty() { "[y/?/N] " } else { "[y/s/a/?/N] " };
             assert!(shown.contains(prompt), "{shown}");
+        }
+    }
+
+    #[test]
+    fn question_of_a_running_command_asks_whether_it_goes_on() {
+        let change = sinew_tool::UnkeptChange {
+            path: "/w/big".into(),
+            size: None,
+            removes: true,
+            why: "why",
+        };
+        let question = Question { unkept: Some(change), ..question(&[]) };
+        let keys = "  y  yes\n  n  no, with a reason\n  ?  show everything\nGo on? [y/?/N] ";
+        for (on_enter, unanswered) in
+            [(OnEnter::Denies, Answer::No(None)), (OnEnter::AsByDefault, Answer::Gone)]
+        {
+            for (typed, expected) in [
+                ("y", &Answer::Yes(Scope::Call)),
+                ("\n", &Answer::No(None)),
+                ("s", &Answer::No(None)),
+                ("nnot now\n", &Answer::No(Some(String::from("not now")))),
+                ("", &unanswered),
+            ] {
+                let (answer, shown) = answered(&question, on_enter, typed);
+                assert_eq!(&answer, expected, "{on_enter:?} {typed:?}");
+                assert!(shown.contains(keys), "{shown}");
+            }
+        }
+        // Another process may show it.
+        for (question, is_told) in [(question, true), (self::question(&[]), false)] {
+            let sent = serde_json::to_string(&ShownQuestion::of(&question)).expect("JSON");
+            assert_eq!(sent.contains("is_running"), is_told, "{sent}");
+            let read: ShownQuestion = serde_json::from_str(&sent).expect("it is read");
+            assert_eq!(read.prompt(OnEnter::Denies, None).contains("Go on?"), is_told, "{sent}");
+        }
+    }
+
+    #[test]
+    fn keys_count_once_none_is_typed() {
+        let ago = |millis, was_left| {
+            let at = Instant::now().checked_sub(Duration::from_millis(millis)).expect("a time");
+            Some(LastAnswer { at, was_left })
+        };
+        for (last, on_enter, is_running, expected) in [
+            (None, OnEnter::Denies, false, Duration::ZERO),
+            (None, OnEnter::Denies, true, UNREAD),
+            (None, OnEnter::AsByDefault, false, UNREAD),
+            (ago(100, false), OnEnter::Denies, false, UNREAD),
+            (ago(100, false), OnEnter::Runs, true, UNREAD),
+            (ago(5_000, false), OnEnter::Denies, false, Duration::ZERO),
+            (ago(5_000, false), OnEnter::Denies, true, UNREAD),
+            (ago(100, true), OnEnter::Denies, true, LEFT),
+            (ago(5_000, true), OnEnter::Denies, true, UNREAD),
+        ] {
+            let found = quiet(last.as_ref(), on_enter, is_running);
+            let elapsed = last.map(|last| last.at.elapsed());
+            assert_eq!(found, expected, "{elapsed:?} {on_enter:?} {is_running}");
         }
     }
 

@@ -58,5 +58,6 @@ mod undo;
 mod undo_command;
 mod undo_tool;
 mod unkept;
+mod unkept_terminal;
 mod unsandboxed;
 mod writers;

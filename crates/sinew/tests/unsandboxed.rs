@@ -33,22 +33,29 @@ pub(crate) fn unsandboxed(line: &str, needs: &[&str]) -> Value {
 }
 
 /// A program at a terminal of its own.
-struct AtTerminal {
-    child: Child,
-    screen: File,
-    shown: String,
+pub(crate) struct AtTerminal {
+    pub(crate) child: Child,
+    pub(crate) screen: File,
+    pub(crate) shown: String,
 }
 
 impl AtTerminal {
+    /// Starts a program whose results are not shown.
     fn start(command: &mut Command) -> Self {
+        Self::start_with(command, |_| Stdio::null())
+    }
+
+    /// Starts a program whose standard output is of this form, made from a handle of the terminal.
+    pub(crate) fn start_with(command: &mut Command, stdout: fn(File) -> Stdio) -> Self {
         let (screen, end) = terminal();
         rustix::io::ioctl_fionbio(&screen, true).unwrap();
-        command.stdin(end.try_clone().unwrap()).stderr(end).stdout(Stdio::null());
+        command.stdout(stdout(end.try_clone().unwrap()));
+        command.stdin(end.try_clone().unwrap()).stderr(end);
         Self { child: command.spawn().unwrap(), screen, shown: String::new() }
     }
 
     /// Waits until a text is shown. Returns false if the program ended before.
-    fn shows(&mut self, part: &str) -> bool {
+    pub(crate) fn shows(&mut self, part: &str) -> bool {
         let until = Instant::now() + Duration::from_secs(60);
         while !self.shown.contains(part) {
             assert!(Instant::now() < until, "no {part:?}: {}", self.shown);
