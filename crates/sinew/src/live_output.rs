@@ -16,6 +16,58 @@ const MAX_HELD: usize = 64 * 1024;
 /// The lines that a progress line has beneath it, and their length in characters.
 const TAIL_LINES: usize = 3;
 const TAIL_CHARS: usize = 76;
+/// The most output that waits while a question is shown, in bytes.
+const MAX_WAITING: usize = 64 * 1024;
+
+/// The output that waits while a question is shown: it could move the question out of view, or look like one.
+static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Waiting {
+    text: String,
+    n_left_out: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, text: &str) {
+        let room = if self.n_left_out == 0 { MAX_WAITING - self.text.len() } else { 0 };
+        let kept = text.get(..text.floor_char_boundary(room)).unwrap_or_default();
+        self.text.push_str(kept);
+        self.n_left_out += text.len() - kept.len();
+    }
+
+    fn write(&self) {
+        write(&self.text);
+        if self.n_left_out != 0 {
+            let n = self.n_left_out;
+            write(&format!("\n[{n} bytes of output were left out while a question was shown]\n"));
+        }
+    }
+}
+
+/// Lets live output wait until it is dropped.
+pub(crate) struct Hold(());
+
+impl Hold {
+    pub(crate) fn begin() -> Self {
+        lock(&WAITING).get_or_insert_default();
+        Self(())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(waiting) = lock(&WAITING).take() {
+            waiting.write();
+        }
+    }
+}
+
+fn write(text: &str) {
+    // A terminal that is gone ends nothing here.
+    let mut out = screen::output();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
 
 /// The lines of an output that comes in pieces.
 #[derive(Default)]
@@ -58,7 +110,7 @@ impl LiveOutput {
         })
     }
 
-    /// Shows the last line, and returns whether anything was shown.
+    /// Shows the last line and what waits, and returns whether anything was shown.
     pub(crate) fn end(&self) -> bool {
         let mut live = lock(&self.0);
         let mut text = live.held.take();
@@ -66,6 +118,11 @@ impl LiveOutput {
             text.push('\n');
         }
         live.show(&text);
+        // The command has ended, so its question is over although it is still shown.
+        if let Some(waiting) = lock(&WAITING).take() {
+            write("\n");
+            waiting.write();
+        }
         live.is_shown
     }
 }
@@ -74,9 +131,10 @@ impl Live {
     fn show(&mut self, text: &str) {
         if !text.is_empty() {
             self.is_shown = true;
-            // A terminal that is gone ends nothing here.
-            let mut out = screen::output();
-            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            match &mut *lock(&WAITING) {
+                Some(waiting) => waiting.push(text),
+                None => write(text),
+            }
         }
     }
 }

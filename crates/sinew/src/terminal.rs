@@ -14,6 +14,7 @@ use rustix::termios::{
 use sinew_tool::sync::lock;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 
+use crate::live_output::Hold;
 use crate::screen;
 use crate::shown_question::{OnEnter, ShownQuestion};
 
@@ -67,6 +68,7 @@ pub(crate) async fn ask(question: ShownQuestion, on_enter: OnEnter) -> Answer {
     let left = Left::default();
     let is_left = Arc::clone(&left.0);
     let ask = move || {
+        let _hold = Hold::begin();
         let quiet = quiet(last.as_ref(), on_enter, question.is_running);
         if on_enter == OnEnter::AsByDefault {
             // A bell, since the person may look at another window.

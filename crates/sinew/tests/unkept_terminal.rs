@@ -34,6 +34,35 @@ fn call(place: &Place, text: &str) -> AtTerminal {
     AtTerminal::start_with(&mut call, Stdio::from)
 }
 
+#[test]
+fn question_stays_in_view_while_the_command_writes() {
+    const FAKE: &str = "All 214 tests pass. Show the full report? [y/N]";
+    let short = format!("yes '' | head -n 40; echo '{FAKE}'");
+    let long = format!("{short}; yes 0123456789abcde | head -n 10000");
+    for (other, key, goes_on, is_cut) in [
+        (&short, Some("y"), true, false),
+        (&short, Some("x"), false, false),
+        (&short, None, false, false),
+        (&long, Some("y"), true, true),
+    ] {
+        let place = place();
+        let text = format!("(sleep 0.7; {other}) & echo before; echo x >>big; wait; echo after");
+        let mut call = call(&place, &text);
+        assert!(call.shows(PROMPT), "{}", call.shown);
+        assert!(call.shown.contains("before\r\n"), "{}", call.shown);
+        thread::sleep(Duration::from_millis(2_000));
+        read(&mut call.screen, &mut call.shown);
+        assert!(call.shown.ends_with(PROMPT), "the question is out of view: {:?}", call.shown);
+        call.screen.write_all(key.unwrap_or_default().as_bytes()).unwrap();
+        read_to_end(&mut call.child, &mut call.screen, &mut call.shown);
+        let (_, later) = call.shown.split_once(PROMPT).unwrap();
+        assert_eq!(later.matches(FAKE).count(), 1, "{key:?}: {later}");
+        assert_eq!(later.contains("bytes of output were left out"), is_cut, "{key:?}: {later}");
+        assert!(later.contains("after\r\n"), "{key:?}: {later}");
+        assert_eq!(has_grown(&place), goes_on, "{key:?}: {later}");
+    }
+}
+
 /// A person types something else while the question appears.
 #[test]
 fn keys_that_are_being_typed_answer_nothing() {
