@@ -11,6 +11,7 @@ use sinew_tool::sync::lock;
 use crate::git_config::{self, ConfigOf};
 use crate::globs::RuleError;
 use crate::guarded::{self, Guarded};
+use crate::path_bytes;
 use crate::protected::{self, Names, leads_to_protected};
 use crate::rules::{PathGlobs, PathRules};
 
@@ -18,8 +19,10 @@ use crate::rules::{PathGlobs, PathRules};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CommandRules {
     /// The real paths of the roots.
+    #[serde(with = "path_bytes")]
     pub roots: Vec<PathBuf>,
     /// Paths outside the roots that commands may read.
+    #[serde(with = "path_bytes")]
     pub read: Vec<PathBuf>,
     /// Protected names that commands may change.
     pub unprotected: Vec<String>,
@@ -28,10 +31,12 @@ pub struct CommandRules {
     /// Whether commands may reach the network.
     pub network: bool,
     /// Hidden paths, which commands may not create either. There may be hundreds, and each change of a command asks for them.
+    #[serde(with = "path_bytes")]
     pub hidden: HashSet<PathBuf>,
     /// Whether commands see the files of the host as they are.
     pub in_view_of_machine: bool,
     /// Directories beside the roots that are the session's own.
+    #[serde(with = "path_bytes")]
     pub own: Vec<PathBuf>,
 }
 

@@ -13,6 +13,7 @@ pub mod guarded;
 pub mod hosts;
 pub mod judge;
 pub mod named;
+pub mod path_bytes;
 pub mod protected;
 pub mod proxies;
 pub mod publishing;

@@ -21,6 +21,7 @@ use rustix::process::Pid;
 use rustix::system::sysinfo;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use sinew_policy::path_bytes;
 use sinew_tool::sync::lock;
 
 use super::process_tree::ProcessTree;
@@ -77,9 +78,9 @@ pub(super) enum Exhausted {
     /// Its processes held this much memory, and so much is the most, in bytes.
     Memory(u64, u64),
     /// The disk of this directory had so much free space left while it ran, and so much is the least, in bytes.
-    Disk(PathBuf, u64, u64),
+    Disk(#[serde(with = "path_bytes")] PathBuf, u64, u64),
     /// The same when it had ended by itself.
-    DiskAfter(PathBuf, u64, u64),
+    DiskAfter(#[serde(with = "path_bytes")] PathBuf, u64, u64),
 }
 
 /// A disk that commands may fill.

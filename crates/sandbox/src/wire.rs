@@ -1,6 +1,6 @@
 //! Messages between sinew, the helper process and its supervisors, over `SOCK_SEQPACKET` sockets. A message
 //! that may be large, such as the arguments of a command, is sent as a memfd. A process that exits closes its
-//! socket, so the other side notices.
+//! socket, so the other side notices. Paths are sent as bytes: not every name is UTF-8.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,6 +22,7 @@ use super::sandbox_level::{SandboxLevel, Shortfall};
 use super::usage::{Exhausted, UsageLimits};
 use sinew_fs::undo_log::UnkeptReason;
 use sinew_policy::command_rules::CommandRules;
+use sinew_policy::path_bytes;
 use sinew_tool::UnkeptAnswer;
 
 /// The most fds in one message.
@@ -34,26 +35,36 @@ const MAX_MESSAGE: usize = 4_096;
 pub(super) struct Policy {
     pub(super) level: SandboxLevel,
     /// Directories that commands may write, by real path.
+    #[serde(with = "path_bytes")]
     pub(super) writable: Vec<PathBuf>,
     /// Directories and files that commands do not see.
+    #[serde(with = "path_bytes")]
     pub(super) hidden: Vec<PathBuf>,
     /// Directories of which commands see only what is shown, by real path. None is in another.
+    #[serde(with = "path_bytes")]
     pub(super) private: Vec<PathBuf>,
     /// Directories and files in private ones that commands may read, by real path. None is in another.
+    #[serde(with = "path_bytes")]
     pub(super) shown: Vec<PathBuf>,
     /// Symlinks in private directories, each with its target.
+    #[serde(with = "path_bytes")]
     pub(super) shown_links: Vec<(PathBuf, PathBuf)>,
     /// Paths that commands may read but not change, although they are in a writable directory.
+    #[serde(with = "path_bytes")]
     pub(super) fixed: Vec<PathBuf>,
     /// The same where no supervisor can judge what commands put there.
+    #[serde(with = "path_bytes")]
     pub(super) fixed_unless_judged: Vec<PathBuf>,
     /// Paths that commands may not change or open by name.
     pub(super) rules: CommandRules,
     /// Directories that commands may change for themselves: the changes last for the session.
+    #[serde(with = "path_bytes")]
     pub(super) caches: Vec<PathBuf>,
     /// The directory of those changes and of temporary files.
+    #[serde(with = "path_bytes")]
     pub(super) scratch: PathBuf,
     /// The session's own `/dev/shm`, where commands see the machine's.
+    #[serde(with = "path_bytes")]
     pub(super) shared_memory: Option<PathBuf>,
     pub(super) network: bool,
     /// Limits of each process, as `RLIMIT_` numbers with values.
@@ -67,12 +78,16 @@ pub(super) struct Policy {
     /// Whether the changes of commands are kept. Then [`Outside`] follows.
     pub(super) keeps_changes: bool,
     /// The directories in which they are kept: the roots, then those of extra paths that commands may change.
+    #[serde(with = "path_bytes")]
     pub(super) kept_at: Vec<PathBuf>,
     /// Directories with the name of one that tools make anew, in which git tracks files.
+    #[serde(with = "path_bytes")]
     pub(super) tracked: Vec<PathBuf>,
     /// The socket of a program outside the sandbox that commands may reach.
+    #[serde(with = "path_bytes")]
     pub(super) socket: Option<PathBuf>,
     /// The sockets outside that the commands of a session that joins this one may reach.
+    #[serde(with = "path_bytes")]
     pub(super) lendable: Vec<PathBuf>,
     /// How the namespaces of the session relate to those of others.
     pub(super) join: Join,
@@ -94,6 +109,7 @@ pub(super) enum Join {
 /// A path outside the roots that a command gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Extra {
+    #[serde(with = "path_bytes")]
     pub(super) path: PathBuf,
     pub(super) is_writable: bool,
     /// The device and inode that it must have.
@@ -112,7 +128,7 @@ pub(super) struct JoinHandles {
 
 impl JoinHandles {
     pub(super) fn send(&self, line: impl AsFd) -> io::Result<()> {
-        let paths: Vec<_> = self.covered.iter().map(|(path, _)| path).collect();
+        let paths: Vec<_> = self.covered.iter().map(|(path, _)| path.as_os_str()).collect();
         let covered = self.covered.iter().map(|(_, handle)| handle);
         let spaces = [&self.user, &self.mounts, &self.network];
         send(&line, &paths, &[])?;
@@ -122,12 +138,17 @@ impl JoinHandles {
 
     pub(super) fn receive(line: impl AsFd) -> io::Result<Self> {
         let missing = || io::Error::other("the namespaces of the session are missing");
-        let (paths, _) = receive::<Vec<PathBuf>>(&line)?.ok_or_else(missing)?;
+        let (paths, _) = receive::<Vec<OsString>>(&line)?.ok_or_else(missing)?;
         let mut all = receive_handles(&line, 3 + paths.len())?.into_iter();
         let (Some(user), Some(mounts), Some(network)) = (all.next(), all.next(), all.next()) else {
             return Err(missing());
         };
-        Ok(Self { user, mounts, network, covered: paths.into_iter().zip(all).collect() })
+        Ok(Self {
+            user,
+            mounts,
+            network,
+            covered: paths.into_iter().map(PathBuf::from).zip(all).collect(),
+        })
     }
 }
 
@@ -171,11 +192,13 @@ pub(super) type Ready = Result<(Vec<Shortfall>, bool), Shortfall>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SpawnRequest {
     /// The program, by absolute path.
+    #[serde(with = "path_bytes")]
     pub(super) program: PathBuf,
     /// Its arguments, starting with its name.
     pub(super) argv: Vec<OsString>,
     pub(super) env: Vec<(OsString, OsString)>,
     /// Its working directory, by real path.
+    #[serde(with = "path_bytes")]
     pub(super) cwd: PathBuf,
     /// The device and inode that this directory must have.
     pub(super) cwd_identity: (u64, u64),
@@ -210,6 +233,7 @@ pub(super) enum Unkept {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Asked {
     /// The real path.
+    #[serde(with = "path_bytes")]
     pub(super) path: PathBuf,
     /// The size of the old content in bytes, if it is known.
     pub(super) size: Option<u64>,
@@ -235,6 +259,7 @@ pub(super) enum Report {
         /// Whether processes may still run that could not be killed.
         is_left: bool,
         /// The working directory at its end.
+        #[serde(with = "path_bytes")]
         cwd: Option<PathBuf>,
         findings: Findings,
     },
@@ -247,13 +272,16 @@ pub(super) struct Findings {
     pub(super) listed: Vec<(Refused, u32)>,
     pub(super) n_more: u32,
     /// Protected names that were changed, since that was harmless here.
+    #[serde(with = "path_bytes")]
     pub(super) changed: Vec<PathBuf>,
     pub(super) n_more_changed: u32,
     /// What the user's own commands execute later, relative to its root; a directory with the number of changed
     /// files.
+    #[serde(with = "path_bytes")]
     pub(super) later: Vec<(PathBuf, Option<u32>)>,
     pub(super) n_more_later: u32,
     /// New symlinks that lead out of the roots, with their targets.
+    #[serde(with = "path_bytes")]
     pub(super) links: Vec<(PathBuf, PathBuf)>,
     pub(super) n_more_links: u32,
     /// New symlinks that were too many to look at.
@@ -268,21 +296,45 @@ pub(super) struct Findings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Refused {
     /// To change a protected name.
-    Protected { path: PathBuf, name: String },
+    Protected {
+        #[serde(with = "path_bytes")]
+        path: PathBuf,
+        name: String,
+    },
     /// To give a protected name this content; says why.
-    Content { path: PathBuf, name: String, why: String },
+    Content {
+        #[serde(with = "path_bytes")]
+        path: PathBuf,
+        name: String,
+        why: String,
+    },
     /// To open a path that a path glob denies; says which.
-    Denied { path: PathBuf, why: String },
+    Denied {
+        #[serde(with = "path_bytes")]
+        path: PathBuf,
+        why: String,
+    },
     /// To change a file outside the roots.
-    Outside { path: PathBuf },
+    Outside {
+        #[serde(with = "path_bytes")]
+        path: PathBuf,
+    },
     /// To reach a program of the machine by its socket.
-    Socket { path: PathBuf },
+    Socket {
+        #[serde(with = "path_bytes")]
+        path: PathBuf,
+    },
     /// To make a Unix datagram socket.
     Datagrams,
     /// To reach another machine.
     Network { address: String },
     /// To change what cannot be kept for undo; says what an approver answered who was asked.
-    NotKept { path: PathBuf, reason: UnkeptReason, answer: Option<UnkeptAnswer> },
+    NotKept {
+        #[serde(with = "path_bytes")]
+        path: PathBuf,
+        reason: UnkeptReason,
+        answer: Option<UnkeptAnswer>,
+    },
 }
 
 impl Refused {

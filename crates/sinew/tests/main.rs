@@ -39,6 +39,7 @@ mod memory;
 mod messages;
 mod metrics;
 mod molf;
+mod names;
 mod needs;
 mod objects;
 mod outside;
