@@ -27,7 +27,11 @@ pub(crate) fn read_answers(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigE
 
 /// Returns the rule on a command without a sandbox; its only path is the directory in which the command starts.
 fn unsandboxed(written: &RuleOptions) -> Option<Rule> {
-    let RuleOptions { verdict, command, paths, needs, agents, .. } = written;
+    let RuleOptions { verdict, command, paths, needs, agents, tools, effects, hosts, .. } = written;
+    let is_narrowed = tools.is_some() || effects.is_some() || hosts.is_some();
+    if is_narrowed || !written.unless.is_empty() {
+        return None;
+    }
     let needs = needs.iter().flatten().map(|need| Need::parse(need).ok());
     let needs: Vec<Need> = needs.collect::<Option<_>>()?;
     let (Some(text), Some([cwd])) = (command, paths.as_deref()) else { return None };

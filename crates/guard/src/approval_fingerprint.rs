@@ -129,6 +129,22 @@ impl ApprovalFingerprint {
     }
 }
 
+/// Returns whether a command names files in the roots that are there, or so many that none can tell.
+pub(crate) fn names_files(guard: &Guard, command: &CommandTarget) -> bool {
+    let is_own = |path: &PathBuf| !is_directory(guard, path) && is_own_file(guard, path);
+    named(guard, command).is_none_or(|named| named.iter().any(is_own))
+}
+
+/// Returns whether something has this name in a root: a file, or a link that leads anywhere.
+#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+pub(crate) fn is_own_file(guard: &Guard, path: &Path) -> bool {
+    let real = path.parent().and_then(|dir| std::fs::canonicalize(dir).ok());
+    let real = real.zip(path.file_name()).map(|(dir, name)| dir.join(name));
+    real.is_some_and(|real| {
+        guard.shared.roots.locate(&real).is_some() && std::fs::symlink_metadata(real).is_ok()
+    })
+}
+
 /// Returns the state of a program or a directory, or the kind of error.
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 pub(crate) fn state_at(path: &Path) -> String {

@@ -550,7 +550,9 @@ impl Judged {
                 false => command_pattern::all(&command.analysis)?.collect(),
             };
             for words in commands {
-                let pattern = match publishing::may_publish(words) {
+                let has_network = command.extra.network;
+                let pattern = match publishing::may_publish(words, has_network) {
+                    true if has_network => return None,
                     true => arity::exact(words)?,
                     false => arity::pattern(words)?,
                 };

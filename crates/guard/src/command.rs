@@ -7,6 +7,7 @@ use sinew_tool::{
     FileTarget, Kind, Need, Plain, Position, ToolError, Unclear,
 };
 
+use crate::approval_fingerprint::{is_own_file, names_files};
 use crate::guard::Guard;
 use sinew_fs::resolve::Place;
 use sinew_policy::rule::Beneath;
@@ -95,7 +96,25 @@ pub(crate) fn contain(
         Err(_) => guard.named_in(&command.line, &analysis.commands, &cwd, commands.unprotected()),
     };
     let extra = extra_access(guard, commands, &command, files)?;
-    Ok(CommandTarget { command, program, argv, cwd, analysis, named, extra })
+    let is_out = extra.unsandboxed;
+    let names_own_files = false;
+    let target =
+        CommandTarget { command, program, argv, cwd, analysis, named, extra, names_own_files };
+    let names_own_files = is_out && names_own_files_of(guard, &target);
+    Ok(CommandTarget { names_own_files, ..target })
+}
+
+/// Returns whether a command names a file in a root, or a program there.
+fn names_own_files_of(guard: &Guard, command: &CommandTarget) -> bool {
+    let is_own = |name: &String| {
+        let path = match name.contains('/') {
+            true => Some(command.cwd.join(name)),
+            false => guard.program(name, &command.cwd),
+        };
+        path.is_some_and(|path| is_own_file(guard, &path))
+    };
+    let mut programs = command.analysis.segments.iter().filter_map(|part| part.words.first());
+    programs.any(is_own) || names_files(guard, command)
 }
 
 /// Returns what a command needs that not every command has. Fails if no answer could give it.

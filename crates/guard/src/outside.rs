@@ -22,6 +22,21 @@ const OPENS: &str = "an MCP client that supports elicitation asks its user, `sin
 const OPENS_UNASKED: &str = "`--approvals` asks no person here; a rule of the user allows it that names it (`verdict = \"allow\"`, \
      `paths = [\"/DIR/**\"]`), and `--root DIR` adds a root";
 
+/// Returns whether every user may read a path, if it is one of `/etc`: root may read what others hide there. Searches of its
+/// directories ask at root, which finds such files in them.
+#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+fn is_readable_by_all(real: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+
+    if !real.starts_with("/etc") || !rustix::process::geteuid().is_root() {
+        return true;
+    }
+    match std::fs::symlink_metadata(real) {
+        Ok(meta) => meta.is_file() && meta.mode() & 0o004 != 0,
+        Err(_) => true,
+    }
+}
+
 impl Guard {
     /// Returns which claims of a call may be outside the roots: none where the settings deny it, or where the call is
     /// limited to a part of the roots.
@@ -77,7 +92,8 @@ impl Guard {
             Some(false) => return Err(Some(String::from(CONTAINS_SECRETS))),
             None => {}
         }
-        let is_read = !access.changes() && commands.is_free_to_read(real);
+        let is_read =
+            !access.changes() && commands.is_free_to_read(real) && is_readable_by_all(real);
         Ok(if is_read { Position::Programs } else { Position::Outside })
     }
 

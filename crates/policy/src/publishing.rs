@@ -1,13 +1,14 @@
 //! Finds commands that send something to others for good, such as a push, by their text. Aliases and scripts are not seen.
 //!
-//! An answer covers such a command by its exact words: with others, such as `--force`, it does something else for good.
+//! With the network, an answer covers such a command once: where it sends something is in files that the model can change.
+//! Without it, an answer covers its exact words: with others, such as `--force`, it does something else for good.
 
 use sinew_tool::CommandList;
 
 use crate::named;
 
 /// Programs with the subcommand that publishes, and what that is called.
-const PUBLISHERS: [(&str, &str, &str); 9] = [
+const PUBLISHERS: [(&str, &str, &str); 14] = [
     ("git", "push", "Push to another repository"),
     ("cargo", "publish", "Publish a package"),
     ("npm", "publish", "Publish a package"),
@@ -16,7 +17,27 @@ const PUBLISHERS: [(&str, &str, &str); 9] = [
     ("bun", "publish", "Publish a package"),
     ("uv", "publish", "Publish a package"),
     ("twine", "upload", "Publish a package"),
+    ("poetry", "publish", "Publish a package"),
+    ("gem", "push", "Publish a package"),
     ("docker", "push", "Push an image"),
+    ("podman", "push", "Push an image"),
+    ("helm", "push", "Publish a chart"),
+    ("mvn", "deploy", "Publish a package"),
+];
+
+/// Words of commands of any program that change something for others.
+const CHANGES_OTHERS: &[&str] = &[
+    "push",
+    "publish",
+    "unpublish",
+    "upload",
+    "deploy",
+    "release",
+    "yank",
+    "owner",
+    "dist-tag",
+    "deprecate",
+    "send-pack",
 ];
 
 /// Returns the deed of the first command that publishes something.
@@ -40,9 +61,12 @@ fn deed(words: &[&str]) -> Option<&'static str> {
     PUBLISHERS.iter().find(is_known).map(|(_, _, what)| *what)
 }
 
-/// Returns whether a command publishes something, also where an option says that it only tries.
-pub fn may_publish(words: &[String]) -> bool {
-    deed(&words.iter().map(String::as_str).collect::<Vec<_>>()).is_some()
+/// Returns whether a command may publish something, also where an option says that it only tries. With the network a word is
+/// enough.
+pub fn may_publish(words: &[String], has_network: bool) -> bool {
+    let changes = |word: &String| CHANGES_OTHERS.contains(&word.as_str());
+    has_network && words.iter().skip(1).any(changes)
+        || deed(&words.iter().map(String::as_str).collect::<Vec<_>>()).is_some()
 }
 
 #[cfg(test)]

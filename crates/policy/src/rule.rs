@@ -132,9 +132,14 @@ pub struct UnsandboxedCommand {
 }
 
 impl UnsandboxedCommand {
-    /// Returns a command as it was asked about; `None` if it was not understood whole, or not all of it can be shown.
+    /// Returns a command as it was asked about; `None` if it was not understood whole, not all of it can be shown,
+    /// or it runs what other calls may change.
     pub fn of(command: &CommandTarget) -> Option<Self> {
         let CommandLine::Shell(_, text) = &command.command.line else { return None };
+        // Other calls may change what it runs, unasked.
+        if command.names_own_files {
+            return None;
+        }
         command_pattern::all(&command.analysis)?.next()?;
         command.cwd.to_str()?;
         (shown(text) == *text && !text.contains(char::is_control))
@@ -283,7 +288,7 @@ impl Rule {
         }
     }
 
-    /// Returns a rule as one that an answer made: its open patterns cover no command that publishes.
+    /// Returns a rule as one that an answer made: its open patterns cover no command that publishes, and none at all with the network.
     #[must_use]
     pub fn of_answer(self) -> Self {
         Self { is_answer: true, ..self }
@@ -412,8 +417,11 @@ impl Rule {
             Object::Command(pattern) => pattern.find(&pieces) != Fit::No,
             _ => false,
         };
-        let is_open = self.is_answer && pattern.is_open() && publishing::may_publish(words);
-        pattern.covers(words) && !is_open && !self.excepted(case).any(excepts)
+        let has_network = self.when.needs.contains(&Need::Network);
+        let is_too_wide = self.is_answer
+            && (pattern.is_open() || has_network)
+            && publishing::may_publish(words, has_network);
+        pattern.covers(words) && !is_too_wide && !self.excepted(case).any(excepts)
     }
 
     /// Returns whether the rule matches a command line by itself.

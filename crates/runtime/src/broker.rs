@@ -180,24 +180,33 @@ impl Broker {
     async fn first_answer(&self, question: &Question, about: &About<'_>) -> Settled {
         let mut arrived = self.arrived.subscribe();
         let mut known = HashSet::new();
+        let mut gone = Vec::new();
         let mut asked = FuturesUnordered::new();
         loop {
             for (id, approver) in self.others(about.session, about.call_id, &known) {
                 known.insert(id);
-                asked.push(ask(approver, question.clone()));
+                let question = question.clone();
+                asked.push(
+                    async move { (id, approver.comes_back(), ask(approver, question).await) },
+                );
             }
             let answered = tokio::select! {
                 biased;
                 answered = asked.next() => answered,
                 Ok(()) = arrived.changed() => continue,
-                () = tokio::time::sleep(LOOKS_AGAIN) => continue,
+                () = tokio::time::sleep(LOOKS_AGAIN) => {
+                    known.retain(|id| !gone.contains(id));
+                    gone.clear();
+                    continue;
+                }
             };
-            let Some(settled) = answered else {
+            let Some((id, comes_back, settled)) = answered else {
                 return Settled { answer: Answer::Gone, by: None };
             };
             if !matches!(settled.answer, Answer::Gone | Answer::TimedOut) {
                 return settled;
             }
+            gone.extend(comes_back.then_some(id));
         }
     }
 

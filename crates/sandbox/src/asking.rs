@@ -148,7 +148,10 @@ impl AnswerTo {
         if let Some(line) = lock(&self.line).take() {
             self.pause.end();
             // The command may have ended.
-            let _ = wire::send(line, &Command::Answer(answer.clone()), &[]);
+            if wire::send(&line, &Command::Answer(answer.clone()), &[]).is_err() {
+                // Its words were too long for a message without a file.
+                let _ = wire::send(&line, &Command::Answer(UnkeptAnswer::Unanswered), &[]);
+            }
         }
     }
 }

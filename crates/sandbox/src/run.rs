@@ -100,7 +100,9 @@ impl Cleared {
         };
         let mut env = commands.settings.env.clone();
         env.retain(|(name, _)| passes(name));
-        if let Some(venv) = commands.venv(&self.target.cwd) {
+        // Without a sandbox, programs of the model would come first in `PATH`.
+        let venv = commands.venv(&self.target.cwd).filter(|_| !self.target.extra.unsandboxed);
+        if let Some(venv) = venv {
             activate::enter(&venv, &mut env);
         }
         let added = options.env.iter().filter(|(name, _)| !environment::never(name.as_ref()));

@@ -113,6 +113,10 @@ impl Approver for SecondTerminal {
         })
     }
 
+    fn comes_back(&self) -> bool {
+        true
+    }
+
     /// `sinew approve` runs only at one.
     fn is_at_terminal(&self) -> bool {
         true

@@ -34,7 +34,8 @@ fn check(commands: &[Ran<'_>]) {
 
 #[test]
 fn commands_report_names_that_are_not_utf_8() {
-    const BIG: Option<&str> = Some("Change n\u{fffd} (70.0 MiB) for good? Cannot be undone");
+    const BIG: Option<&str> =
+        Some("Change n\u{fffd} (70.0 MiB) for good, and go on without full undo? Cannot be undone");
     for commands in [
         // The next command starts where the last one ended.
         &[

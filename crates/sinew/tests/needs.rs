@@ -320,9 +320,9 @@ fn answer_binds_to_command_and_needs() {
     pipe.end();
 }
 
-/// An answer for always to a push also covered `--force` and other branches.
+/// An answer for always to a push also covered `--force`, other branches and the same words in another repository.
 #[test]
-fn push_is_covered_by_its_exact_words() {
+fn push_is_answered_each_time() {
     let place = place();
     let git = |args: &[&str]| {
         let done = std::process::Command::new("git").args(args).current_dir(&place.root).status();
@@ -343,8 +343,8 @@ fn push_is_covered_by_its_exact_words() {
         pipe.end();
     };
     again("git push origin main", asked);
-    again("git push origin main", None);
     for line in [
+        "git push origin main",
         "git push origin main --force",
         "git push origin main:other",
         "git push",
@@ -352,14 +352,6 @@ fn push_is_covered_by_its_exact_words() {
     ] {
         again(line, no);
     }
-    let grants = fs::read_dir(place.home.join("state/sinew/grants")).unwrap();
-    for path in grants.map(|file| file.unwrap().path()) {
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        if text.contains("git push origin main") {
-            fs::write(&path, text.replace("git push origin main", "git push *")).unwrap();
-        }
-    }
-    again("git push origin main --force", no);
     // The control: the person's own rule has the pattern that it shows.
     let rule = "[[rules]]\nverdict = \"allow\"\ncommand = \"git push *\"\nneeds = [\"network\"]\n";
     fs::create_dir_all(place.home.join("config/sinew")).unwrap();

@@ -213,6 +213,54 @@ fn what_is_kept_before_an_answer_is_kept_after_it() {
     }
 }
 
+/// What was removed of a build directory took the room of all else.
+#[test]
+fn build_directories_leave_room_for_what_is_not_made_anew() {
+    let place = place(40 << 20);
+    let build = place.root.join("build");
+    fs::create_dir(&build).unwrap();
+    for n in 0..5 {
+        fs::File::create(build.join(format!("{n}.o"))).unwrap().set_len(120 << 20).unwrap();
+    }
+    fs::write(place.root.join(".gitignore"), "build/\n").unwrap();
+    let mut git = std::process::Command::new("git");
+    assert!(git.args(["init", "-q"]).current_dir(&place.root).status().unwrap().success());
+    // Ignore files count from before the session.
+    std::thread::sleep(Duration::from_millis(1_100));
+    let mut pipe = Piped::start(&place, AUTO);
+    bash(&mut pipe, 1, "rm build/*; echo x >>big", 20_000);
+    let next = pipe.next_of(&["question", "reply"]);
+    assert_eq!((&next["type"], &next["ok"]), (&json!("reply"), &json!(true)), "{next}");
+    pipe.end();
+    let said = sinew(&place, &["undo", "--yes", "--partial"]);
+    assert_eq!(size(&place, "big"), Some(40 << 20), "{said}");
+}
+
+/// A question that is taken back with the process that waited does not keep the next one from being asked.
+#[test]
+fn question_that_was_taken_back_is_asked_again() {
+    let place = place(LARGE);
+    let mut pipe = Piped::start(&place, AUTO);
+    let line = "timeout -s KILL 0.2 sh -c 'echo x >>big'; sleep 1.2; ";
+    bash(&mut pipe, 1, &format!("{}echo x >>big", line.repeat(2)), 20_000);
+    for _ in 0..2 {
+        pipe.next("question");
+        pipe.next("settled");
+    }
+    let question = pipe.next("question");
+    pipe.answer(&question, "yes");
+    assert_eq!(pipe.next("reply")["ok"], json!(true));
+    assert_eq!(size(&place, "big"), Some(LARGE + 2));
+    bash(&mut pipe, 2, &format!("{}echo x >>big", line.repeat(3)), 20_000);
+    for _ in 0..3 {
+        pipe.next("question");
+        pipe.next("settled");
+    }
+    assert_eq!(pipe.next("reply")["ok"], json!(false));
+    assert_eq!(size(&place, "big"), Some(LARGE + 2));
+    assert!(pipe.end().iter().all(|line| line["type"] != "question"));
+}
+
 /// A swap while the command waits changes nothing for a no, and the ledger has question and answer.
 #[test]
 fn swap_while_it_waits_changes_nothing_after_a_no() {

@@ -13,13 +13,15 @@ use crate::live::{read, terminal};
 use crate::pipe::Piped;
 use crate::served::{Place, command};
 
-const LINE: &str = "./deploy.sh one";
+/// It names nothing in the root.
+const LINE: &str = "../home/deploy.sh one";
 
 /// Makes a place with a script that changes the home directory.
 fn place() -> Place {
     let place = Place::new();
-    for dir in ["", "sub/"] {
-        let script = place.root.join(format!("{dir}deploy.sh"));
+    fs::create_dir(place.root.join("sub")).unwrap();
+    for dir in ["../home", "home", "."] {
+        let script = place.root.join(dir).join("deploy.sh");
         fs::create_dir_all(script.parent().unwrap()).unwrap();
         let ran = place.home.join("ran");
         fs::write(&script, format!("#!/bin/sh\necho ran >>{}\n", ran.display())).unwrap();
@@ -145,7 +147,8 @@ fn always_holds_for_one_text_in_one_directory() {
     assert_eq!(n_ran(&place), 2);
     let rules = |name: &str, rule: &str| {
         let path = place.home.join(name);
-        fs::write(&path, format!("[[rules]]\ncommand = \"./deploy.sh *\"\n{rule}\n")).unwrap();
+        fs::write(&path, format!("[[rules]]\ncommand = \"../home/deploy.sh *\"\n{rule}\n"))
+            .unwrap();
         path.display().to_string()
     };
     let asks = rules("asks.toml", "verdict = \"ask\"");
@@ -154,8 +157,8 @@ fn always_holds_for_one_text_in_one_directory() {
     for later in [
         (ask, LINE, OUT, root.as_str(), None),
         (&["--approvals", "auto"], LINE, OUT, &root, None),
-        (ask, "./deploy.sh one two", OUT, &root, DENIED),
-        (ask, "./deploy.sh", OUT, &root, DENIED),
+        (ask, "../home/deploy.sh one two", OUT, &root, DENIED),
+        (ask, "../home/deploy.sh", OUT, &root, DENIED),
         (ask, LINE, OUT, &format!("{root}/sub"), DENIED),
         (ask, LINE, &["unsandboxed", "network"], &root, DENIED),
         (ask, LINE, &["network"], &root, DENIED),
@@ -170,14 +173,15 @@ fn always_holds_for_one_text_in_one_directory() {
     }
     // Another project has answers of its own.
     let other = place.beside();
-    fs::copy(place.root.join("deploy.sh"), other.root.join("deploy.sh")).unwrap();
+    let script = other.root.parent().unwrap().join("home/deploy.sh");
+    fs::copy(place.home.join("deploy.sh"), script).unwrap();
     check(&other, (ask, LINE, OUT, &other.root.display().to_string(), DENIED));
     let mut explain = command(&place.home);
     explain.arg("--root").arg(&place.root).args(["policy", "explain", "--tool", "Bash"]);
     let explained = explain.arg(asked.to_string()).output().unwrap();
     let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
     assert!(
-        explained.starts_with("allow (rules): the rule `\"./deploy.sh one\" in "),
+        explained.starts_with("allow (rules): the rule `\"../home/deploy.sh one\" in "),
         "{explained}"
     );
     assert!(explained.contains("/grants/") && explained.contains(".toml:"), "{explained}");
@@ -185,6 +189,21 @@ fn always_holds_for_one_text_in_one_directory() {
     let grants = fs::read_dir(place.home.join("state/sinew/grants")).unwrap();
     grants.map(|file| file.unwrap().path()).for_each(|path| fs::write(path, "").unwrap());
     check(&place, (ask, LINE, OUT, &root, DENIED));
+}
+
+/// Other calls change files of the project unasked, so what names one is answered each time.
+#[test]
+fn what_other_calls_may_change_is_not_remembered() {
+    let place = place();
+    fs::write(place.root.join("Makefile"), "all:\n\t@echo ran\n").unwrap();
+    for line in ["./deploy.sh one", "sh deploy.sh", "make", "cat <deploy.sh"] {
+        let asked = unsandboxed(line, OUT);
+        for _ in 0..2 {
+            let shown = called_at_terminal(&place.home, &place.root, &asked, "a");
+            let shown = shown.unwrap_or_else(|| panic!("{line} ran unasked"));
+            assert!(!shown.contains("always in this project"), "{line}: {shown}");
+        }
+    }
 }
 
 /// A program that answers is no terminal, by any of its words.
@@ -231,7 +250,9 @@ fn second_terminal_lets_it_run_for_the_session() {
     assert!(approve.shows("Run it? [y/s/a/?/N]"), "{}", approve.shown);
     approve.press("s");
     assert_eq!(pipe.next("reply")["ok"], json!(true));
-    for (id, line, asks) in [(2, LINE, false), (3, "./deploy.sh one two", true), (4, LINE, false)] {
+    for (id, line, asks) in
+        [(2, LINE, false), (3, "../home/deploy.sh one two", true), (4, LINE, false)]
+    {
         pipe.call(id, "Bash", unsandboxed(line, OUT));
         let mut next = pipe.next_of(&["question", "reply"]);
         assert_eq!(next["type"] == "question", asks, "{line}: {next}");

@@ -160,6 +160,11 @@ pub trait Approver: Send + Sync {
         true
     }
 
+    /// Returns whether it may be asked the same question again after it was gone, such as a terminal that is opened anew.
+    fn comes_back(&self) -> bool {
+        false
+    }
+
     /// Returns whether one answer also settles equal pending questions, instead of one question per call.
     fn joins(&self) -> bool {
         true

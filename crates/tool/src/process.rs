@@ -62,6 +62,9 @@ pub struct CommandTarget {
     pub named: Vec<&'static str>,
     /// What it gets beyond its sandbox, if an answer or a rule allows that.
     pub extra: ExtraAccess,
+    /// Whether its text names a file in a root or a program there, which other calls may change. Known of a command without a
+    /// sandbox.
+    pub names_own_files: bool,
 }
 
 impl CommandTarget {

@@ -21,6 +21,9 @@ use crate::runtime::Runtime;
 /// The rule of the question.
 const UNKEPT: &str = "unkept";
 
+/// The longest words of an approver in a reply, in bytes.
+const MAX_WORDS: usize = 4_096;
+
 /// Asks about the command of one call.
 pub(super) struct UnkeptAsker {
     runtime: Arc<Runtime>,
@@ -223,7 +226,7 @@ async fn put(
     approval_hooks::answered(told, settled.by, &settled.answer);
     let answer = match &settled.answer {
         Answer::Yes(_) => UnkeptAnswer::Yes,
-        Answer::No(words) => UnkeptAnswer::No(words.clone()),
+        Answer::No(words) => UnkeptAnswer::No(words.as_deref().map(short)),
         Answer::TimedOut => UnkeptAnswer::TimedOut,
         Answer::Gone => UnkeptAnswer::Unanswered,
     };
@@ -233,6 +236,12 @@ async fn put(
     }
     progress.answer = Some(settled.answer);
     answer
+}
+
+/// Returns the words of an approver in one line, of at most [`MAX_WORDS`] bytes.
+fn short(words: &str) -> String {
+    let words = words.get(..words.floor_char_boundary(MAX_WORDS)).unwrap_or_default();
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl AskingCall {

@@ -89,6 +89,8 @@ pub(super) struct BeforeImages {
     n_images: Cell<u64>,
     n_copied: Cell<u64>,
     n_moved: Cell<u64>,
+    /// How many of these bytes are of directories that are kept in part.
+    n_in_part: Cell<u64>,
     /// Kept contents and modes of files with several names, by device and inode: another name has the same ones.
     inodes: RefCell<HashMap<(u64, u64), KeptInode>>,
     /// The directory that was changed last, as sinew sees it, by its identity.
@@ -137,6 +139,7 @@ impl BeforeImages {
             n_images: Cell::default(),
             n_copied: Cell::default(),
             n_moved: Cell::default(),
+            n_in_part: Cell::default(),
             inodes: RefCell::default(),
             last_dir: RefCell::default(),
             is_full,
@@ -295,9 +298,29 @@ impl BeforeImages {
     }
 
     /// Returns whether so many more bytes can be kept. What is made all the same is kept as long as there is room at the end.
-    fn has_room(&self, size: u64) -> bool {
+    /// A directory that tools make anew leaves half of the room to what is not.
+    fn has_room(&self, real: &Path, size: u64) -> bool {
         let n_kept = self.n_moved.get().saturating_add(self.n_copied.get());
-        self.makes_unkept() || n_kept.saturating_add(size) <= self.room
+        let is_in_part = self.is_kept_in_part(real);
+        let fits = |n: u64, room: u64| n.saturating_add(size) <= room;
+        self.makes_unkept()
+            || fits(n_kept, self.room) && (!is_in_part || fits(self.n_in_part.get(), self.room / 2))
+    }
+
+    /// Returns whether a path is in a directory that tools make anew and of which only what can be kept is.
+    fn is_kept_in_part(&self, real: &Path) -> bool {
+        self.kept_in_part.borrow().iter().any(|dir| real.starts_with(dir))
+    }
+
+    fn add_copied(&self, real: &Path, size: u64) {
+        self.n_copied.set(self.n_copied.get() + size);
+        self.add_kept(real, size);
+    }
+
+    fn add_kept(&self, real: &Path, size: u64) {
+        if self.is_kept_in_part(real) {
+            self.n_in_part.set(self.n_in_part.get() + size);
+        }
     }
 
     fn next_image(&self) -> u64 {
@@ -306,12 +329,12 @@ impl BeforeImages {
     }
 
     /// Copies a file, and returns where it is kept.
-    fn copy(&self, file: &OwnedFd, stat: &Stat) -> BeforeImage {
+    fn copy(&self, real: &Path, file: &OwnedFd, stat: &Stat) -> BeforeImage {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         if size == 0 {
             return BeforeImage::Empty;
         }
-        if !self.has_room(size) {
+        if !self.has_room(real, size) {
             let is_large = self.room < size;
             let reason = if is_large { UnkeptReason::Large } else { UnkeptReason::Budget };
             return BeforeImage::Lost(reason);
@@ -325,7 +348,7 @@ impl BeforeImages {
         let number = self.next_image();
         match self.try_copy(file, number, size) {
             Ok(()) => {
-                self.n_copied.set(self.n_copied.get() + size);
+                self.add_copied(real, size);
                 BeforeImage::Copied(number)
             }
             Err(_) => BeforeImage::Lost(UnkeptReason::Failed),
@@ -340,7 +363,7 @@ impl BeforeImages {
         stat: &Stat,
     ) -> UndoRecord {
         let new = || match file() {
-            Ok(file) => self.copy(file.borrow(), stat),
+            Ok(file) => self.copy(real, file.borrow(), stat),
             Err(_) => BeforeImage::Lost(UnkeptReason::Failed),
         };
         let key = identity_of(stat).of_file();
@@ -407,7 +430,7 @@ impl BeforeImages {
     fn take(
         &self,
         outside: &OwnedFd,
-        place: &Place,
+        (place, real): (&Place, &Path),
         stat: &Stat,
         number: u64,
     ) -> Result<(), Errno> {
@@ -415,6 +438,7 @@ impl BeforeImages {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         if renameat(outside, name, &self.dir, undo_log::image_name(number)).is_ok() {
             self.n_moved.set(self.n_moved.get() + size);
+            self.add_kept(real, size);
             return Ok(());
         }
         let file = look(place.dir.as_fd(), name)?;
@@ -422,7 +446,7 @@ impl BeforeImages {
             return Err(Errno::XDEV);
         }
         self.try_copy(&file, number, size).map_err(|_| Errno::XDEV)?;
-        self.n_copied.set(self.n_copied.get() + size);
+        self.add_copied(real, size);
         unlinkat(&place.dir, name, AtFlags::empty())
     }
 }

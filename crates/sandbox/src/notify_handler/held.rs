@@ -22,10 +22,14 @@ pub(super) struct HeldCalls {
     /// Asks, if an approver is asked about such changes of the command.
     question: Option<Arc<PendingQuestion>>,
     stage: Cell<Stage>,
+    n_asked: Cell<u32>,
     calls: RefCell<Vec<Call>>,
 }
 
-/// How far the question is: a command is asked about once.
+/// The most questions about one command, of which all but the last were taken back.
+const MAX_ASKED: u32 = 3;
+
+/// How far the question is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
     #[default]
@@ -61,8 +65,10 @@ impl CallHandler {
                 poll(&mut watched, Some(&CHECKED))?;
                 let [calls, answered] = watched;
                 match answered.revents().is_empty() {
-                    true => self.check_held(question),
                     false => self.answer_held(question),
+                    // A call that comes may wait too.
+                    true if calls.revents().is_empty() => self.check_held(question),
+                    true => {}
                 }
                 calls.revents()
             }
@@ -89,6 +95,7 @@ impl CallHandler {
         }
         if self.held.stage.get() == Stage::Settled {
             self.held.stage.set(Stage::Waits);
+            self.held.n_asked.set(self.held.n_asked.get() + 1);
         }
         self.held.calls.borrow_mut().push(call);
         true
@@ -107,8 +114,11 @@ impl CallHandler {
     /// Performs the held calls once more, with the answer.
     fn answer_held(&self, question: &PendingQuestion) {
         let (Some(images), Some(answer)) = (&self.images, question.take()) else { return };
-        self.held.stage.set(Stage::Settled);
-        images.settle(answer);
+        let was_taken_back = self.held.stage.replace(Stage::Settled) == Stage::TakenBack;
+        let asks_again = was_taken_back && self.held.n_asked.get() < MAX_ASKED;
+        if !(asks_again && answer == UnkeptAnswer::Unanswered) {
+            images.settle(answer);
+        }
         for call in self.held.calls.take() {
             // The number of a thread that is gone may be that of another.
             if self.calls.waits(&call) {

@@ -198,7 +198,7 @@ impl CallHandler {
                     && stat.st_nlink == 1
                     && !is_known
                     && images.n_moved.get().saturating_add(size) <= MAX_MOVED
-                    && images.has_room(size)
+                    && images.has_room(real, size)
                     && !has_writer(place);
                 let outside = if can_move { self.outside(images, place, real) } else { None };
                 if let Some(outside) = outside {
@@ -241,7 +241,8 @@ impl CallHandler {
         }
         let (records, moves) = self.going(images, place, real, &stat, true);
         let Some((number, outside)) = moves else { return images.carry_out(records, plain) };
-        let moved = images.carry_out(records, || images.take(&outside, place, &stat, number));
+        let moved =
+            images.carry_out(records, || images.take(&outside, (place, real), &stat, number));
         match moved {
             // It can be neither moved nor copied.
             Err(Errno::XDEV) => {
@@ -352,7 +353,7 @@ impl CallHandler {
             }
             Err(errno) => return Err(errno),
         }
-        match images.take(&outside, old, there, number) {
+        match images.take(&outside, (old, new_real), there, number) {
             Ok(()) => Ok(()),
             // Too large to be copied, and on another file system.
             Err(_)
@@ -381,13 +382,13 @@ impl CallHandler {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         if MAX_COPIED_FILE < size
             || MAX_COPIED < images.n_copied.get() + size
-            || !images.has_room(size)
+            || !images.has_room(real, size)
         {
             return images.refuse(real, UnkeptReason::Large, Some(size));
         }
         let file = look(place.dir.as_fd(), &place.name)?;
         match images.try_copy(&file, number, size) {
-            Ok(()) => images.n_copied.set(images.n_copied.get() + size),
+            Ok(()) => images.add_copied(real, size),
             Err(_) => return images.refuse(real, UnkeptReason::Failed, Some(size)),
         }
         Ok(())
