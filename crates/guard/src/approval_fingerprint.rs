@@ -16,6 +16,7 @@ use sinew_tool::{CommandLine, CommandTarget, Kind, Links, ToolError};
 
 use crate::clear::Contained;
 use crate::guard::Guard;
+use crate::spellings::spellings;
 use sinew_fs::resolve::{self, Spot};
 use sinew_fs::roots::{FILE_READ, open_name};
 
@@ -23,8 +24,6 @@ use sinew_fs::roots::{FILE_READ, open_name};
 pub(crate) const CONTAINMENT: &str = "how commands are contained";
 /// The most files that a command may name; a command that may name more is rejected.
 const MAX_NAMED: usize = 131_072;
-/// The longest word that is tried as a file name, in bytes.
-const MAX_WORD: usize = 4_096;
 /// The most directories in which words and default files are looked up.
 const MAX_DIRS: usize = 64;
 /// Files up to this size are hashed, in bytes; larger ones are compared by size and ctime.
@@ -129,22 +128,6 @@ impl ApprovalFingerprint {
     }
 }
 
-/// Returns whether a command names files in the roots that are there, or so many that none can tell.
-pub(crate) fn names_files(guard: &Guard, command: &CommandTarget) -> bool {
-    let is_own = |path: &PathBuf| !is_directory(guard, path) && is_own_file(guard, path);
-    named(guard, command).is_none_or(|named| named.iter().any(is_own))
-}
-
-/// Returns whether something has this name in a root: a file, or a link that leads anywhere.
-#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
-pub(crate) fn is_own_file(guard: &Guard, path: &Path) -> bool {
-    let real = path.parent().and_then(|dir| std::fs::canonicalize(dir).ok());
-    let real = real.zip(path.file_name()).map(|(dir, name)| dir.join(name));
-    real.is_some_and(|real| {
-        guard.shared.roots.locate(&real).is_some() && std::fs::symlink_metadata(real).is_ok()
-    })
-}
-
 /// Returns the state of a program or a directory, or the kind of error.
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 pub(crate) fn state_at(path: &Path) -> String {
@@ -246,27 +229,6 @@ impl NamedFiles<'_> {
             }
         }
     }
-}
-
-/// Returns parts of a word that may be a file name: the word, its parts between blanks and shell operators,
-/// values after `=` or a short option, and the rest after `$PWD/`, `${PWD}/` or `~+/`.
-fn spellings(word: &str) -> Vec<String> {
-    let is_sign = |c: char| c.is_whitespace() || "'\"`;|&<>(){},".contains(c);
-    let mut all = vec![word.to_owned()];
-    all.extend(word.split(is_sign).map(str::to_owned));
-    let behind: Vec<String> = all
-        .iter()
-        .flat_map(|part| {
-            let value = part.split_once('=').map(|(_, value)| value);
-            let option = part.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-            let option = option.and_then(|rest| rest.get(1..));
-            let here = ["$PWD/", "${PWD}/", "~+/"].iter().find_map(|here| part.strip_prefix(here));
-            [value, option, here].into_iter().flatten().map(str::to_owned).collect::<Vec<_>>()
-        })
-        .collect();
-    all.extend(behind);
-    all.retain(|part| !part.is_empty() && part.len() <= MAX_WORD);
-    all
 }
 
 /// Returns where words may start: `cwd`, the target of each `cd` from there, and of all `cd` in sequence.

@@ -550,7 +550,7 @@ impl Judged {
                 false => command_pattern::all(&command.analysis)?.collect(),
             };
             for words in commands {
-                let has_network = command.extra.network;
+                let has_network = self.effects.contains(Effects::NETWORK);
                 let pattern = match publishing::may_publish(words, has_network) {
                     true if has_network => return None,
                     true => arity::exact(words)?,

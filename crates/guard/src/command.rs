@@ -7,8 +7,8 @@ use sinew_tool::{
     FileTarget, Kind, Need, Plain, Position, ToolError, Unclear,
 };
 
-use crate::approval_fingerprint::{is_own_file, names_files};
 use crate::guard::Guard;
+use crate::own_files::may_run_own_files;
 use sinew_fs::resolve::Place;
 use sinew_policy::rule::Beneath;
 use sinew_sandbox::{Commands, no_helper};
@@ -97,24 +97,12 @@ pub(crate) fn contain(
     };
     let extra = extra_access(guard, commands, &command, files)?;
     let is_out = extra.unsandboxed;
-    let names_own_files = false;
+    let may_run_own_files = false;
     let target =
-        CommandTarget { command, program, argv, cwd, analysis, named, extra, names_own_files };
-    let names_own_files = is_out && names_own_files_of(guard, &target);
-    Ok(CommandTarget { names_own_files, ..target })
-}
-
-/// Returns whether a command names a file in a root, or a program there.
-fn names_own_files_of(guard: &Guard, command: &CommandTarget) -> bool {
-    let is_own = |name: &String| {
-        let path = match name.contains('/') {
-            true => Some(command.cwd.join(name)),
-            false => guard.program(name, &command.cwd),
-        };
-        path.is_some_and(|path| is_own_file(guard, &path))
-    };
-    let mut programs = command.analysis.segments.iter().filter_map(|part| part.words.first());
-    programs.any(is_own) || names_files(guard, command)
+        CommandTarget { command, program, argv, cwd, analysis, named, extra, may_run_own_files };
+    let find = |name: &str| guard.program(name, &target.cwd);
+    let may_run_own_files = is_out && self::may_run_own_files(&target, &guard.shared.roots, find);
+    Ok(CommandTarget { may_run_own_files, ..target })
 }
 
 /// Returns what a command needs that not every command has. Fails if no answer could give it.

@@ -23,8 +23,10 @@ mod moving;
 #[cfg(feature = "web")]
 mod net;
 mod outside;
+mod own_files;
 mod replace;
 mod restore;
+mod spellings;
 mod walk;
 #[cfg(feature = "web")]
 mod web_sessions;

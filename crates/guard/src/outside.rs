@@ -22,17 +22,23 @@ const OPENS: &str = "an MCP client that supports elicitation asks its user, `sin
 const OPENS_UNASKED: &str = "`--approvals` asks no person here; a rule of the user allows it that names it (`verdict = \"allow\"`, \
      `paths = [\"/DIR/**\"]`), and `--root DIR` adds a root";
 
-/// Returns whether every user may read a path, if it is one of `/etc`: root may read what others hide there. Searches of its
-/// directories ask at root, which finds such files in them.
+/// Returns whether every user may read a path, if it is one of `/etc`: root may read what is kept from others there. As root,
+/// a search of a directory asks, since it finds such files.
 #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
-fn is_readable_by_all(real: &Path) -> bool {
+fn is_readable_by_all(real: &Path, access: Access) -> bool {
     use std::os::unix::fs::MetadataExt as _;
 
     if !real.starts_with("/etc") || !rustix::process::geteuid().is_root() {
         return true;
     }
+    let has = |path: &Path, bits: u32| {
+        std::fs::symlink_metadata(path).is_ok_and(|meta| meta.mode() & bits == bits)
+    };
+    let dirs = real.ancestors().skip(1).take_while(|dir| dir.starts_with("/etc"));
+    let is_reached = dirs.into_iter().all(|dir| has(dir, 0o001));
     match std::fs::symlink_metadata(real) {
-        Ok(meta) => meta.is_file() && meta.mode() & 0o004 != 0,
+        Ok(meta) if meta.is_dir() => access != Access::Search && is_reached && has(real, 0o005),
+        Ok(_) => is_reached && has(real, 0o004),
         Err(_) => true,
     }
 }
@@ -93,7 +99,7 @@ impl Guard {
             None => {}
         }
         let is_read =
-            !access.changes() && commands.is_free_to_read(real) && is_readable_by_all(real);
+            !access.changes() && commands.is_free_to_read(real) && is_readable_by_all(real, access);
         Ok(if is_read { Position::Programs } else { Position::Outside })
     }
 

@@ -40,6 +40,13 @@ const CHANGES_OTHERS: &[&str] = &[
     "send-pack",
 ];
 
+/// Commands of git that do, or that other programs of git carry out.
+const GIT_CHANGES_OTHERS: &[&str] = &["push", "send-pack", "send-email", "lfs", "subtree", "svn"];
+
+/// Programs whose words are names of files.
+const NAME_DIRECTORIES: &[&str] =
+    &["cat", "cd", "cp", "echo", "grep", "ls", "mkdir", "mv", "pushd", "rm", "touch"];
+
 /// Returns the deed of the first command that publishes something.
 pub fn publishes(commands: &CommandList) -> Option<&'static str> {
     commands.all.iter().find_map(|pieces| {
@@ -61,12 +68,25 @@ fn deed(words: &[&str]) -> Option<&'static str> {
     PUBLISHERS.iter().find(is_known).map(|(_, _, what)| *what)
 }
 
-/// Returns whether a command may publish something, also where an option says that it only tries. With the network a word is
-/// enough.
+/// Returns whether a command may publish something, also where an option says that it only tries. With the network a word or
+/// a part of one is enough, as in `npm run deploy:prod`.
 pub fn may_publish(words: &[String], has_network: bool) -> bool {
-    let changes = |word: &String| CHANGES_OTHERS.contains(&word.as_str());
-    has_network && words.iter().skip(1).any(changes)
-        || deed(&words.iter().map(String::as_str).collect::<Vec<_>>()).is_some()
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some((program, rest)) = words.split_first() else { return false };
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let changes = |word: &&&str| {
+        !word.starts_with('-') && word.split([':', '-']).any(|part| CHANGES_OTHERS.contains(&part))
+            || CHANGES_OTHERS.contains(*word)
+    };
+    let by_words = match program {
+        "git" => {
+            let command = named::git_command(rest).map(|(command, _)| command);
+            command.is_some_and(|command| GIT_CHANGES_OTHERS.contains(&command))
+        }
+        _ if NAME_DIRECTORIES.contains(&program) => false,
+        _ => rest.iter().find(changes).is_some(),
+    };
+    has_network && by_words || deed(&words).is_some()
 }
 
 #[cfg(test)]

@@ -137,10 +137,14 @@ impl UnsandboxedCommand {
     pub fn of(command: &CommandTarget) -> Option<Self> {
         let CommandLine::Shell(_, text) = &command.command.line else { return None };
         // Other calls may change what it runs, unasked.
-        if command.names_own_files {
+        if command.may_run_own_files {
             return None;
         }
-        command_pattern::all(&command.analysis)?.next()?;
+        let mut all = command_pattern::all(&command.analysis)?.peekable();
+        all.peek()?;
+        if all.any(|words| publishing::may_publish(words, true)) {
+            return None;
+        }
         command.cwd.to_str()?;
         (shown(text) == *text && !text.contains(char::is_control))
             .then(|| Self { text: text.clone(), cwd: command.cwd.clone() })
@@ -417,7 +421,7 @@ impl Rule {
             Object::Command(pattern) => pattern.find(&pieces) != Fit::No,
             _ => false,
         };
-        let has_network = self.when.needs.contains(&Need::Network);
+        let has_network = case.effects.contains(Effects::NETWORK);
         let is_too_wide = self.is_answer
             && (pattern.is_open() || has_network)
             && publishing::may_publish(words, has_network);

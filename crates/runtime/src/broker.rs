@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -21,6 +21,8 @@ use tokio::sync::watch;
 const MAX_SESSIONS: usize = 10_000;
 /// How often a pending question looks for approvers that can be asked now, such as a terminal that was opened.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
+/// How often that time doubles for an approver that was gone when it was asked.
+const MAX_DOUBLED: u32 = 6;
 
 /// Identifies equal questions.
 pub(crate) type Digest = [u8; 32];
@@ -180,7 +182,7 @@ impl Broker {
     async fn first_answer(&self, question: &Question, about: &About<'_>) -> Settled {
         let mut arrived = self.arrived.subscribe();
         let mut known = HashSet::new();
-        let mut gone = Vec::new();
+        let mut gone: HashMap<u64, (u32, Instant)> = HashMap::new();
         let mut asked = FuturesUnordered::new();
         loop {
             for (id, approver) in self.others(about.session, about.call_id, &known) {
@@ -195,8 +197,8 @@ impl Broker {
                 answered = asked.next() => answered,
                 Ok(()) = arrived.changed() => continue,
                 () = tokio::time::sleep(LOOKS_AGAIN) => {
-                    known.retain(|id| !gone.contains(id));
-                    gone.clear();
+                    let is_due = |id: &u64| gone.get(id).is_some_and(|(_, due)| *due <= Instant::now());
+                    known.retain(|id| !is_due(id));
                     continue;
                 }
             };
@@ -206,7 +208,12 @@ impl Broker {
             if !matches!(settled.answer, Answer::Gone | Answer::TimedOut) {
                 return settled;
             }
-            gone.extend(comes_back.then_some(id));
+            if comes_back {
+                // A terminal that is stopped takes no question each time.
+                let (n, due) = gone.entry(id).or_insert((0, Instant::now()));
+                *due = Instant::now() + LOOKS_AGAIN * 2_u32.pow(*n);
+                *n = (*n + 1).min(MAX_DOUBLED);
+            }
         }
     }
 

@@ -726,7 +726,7 @@ mod tests {
             analysis,
             named: Vec::new(),
             extra: ExtraAccess::default(),
-            names_own_files: false,
+            may_run_own_files: false,
         };
         let asked = |target: CommandTarget| Question {
             effects: vec!["execute"],

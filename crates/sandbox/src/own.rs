@@ -367,7 +367,7 @@ fn not_there(why: String) -> Result<PathBuf, Unrunnable> {
 }
 
 /// Removes relative directories and roots from a `PATH`: a repository must not choose programs.
-fn outside(path: &OsStr, roots: &[PathBuf]) -> OsString {
+pub(super) fn outside(path: &OsStr, roots: &[PathBuf]) -> OsString {
     let trusted = std::env::split_paths(path).filter(|dir| {
         let real = real_or_same(dir);
         dir.is_absolute() && !roots.iter().any(|root| real.starts_with(root))

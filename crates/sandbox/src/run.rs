@@ -25,7 +25,7 @@ use super::spool::ToStore;
 use super::wire::{self, End, Refusal, Unkept};
 use super::{
     AtOnce, CommandUndo, Commands, Job, NeedHints, Running, SandboxLevel, activate, broken,
-    end_undo, environment,
+    end_undo, environment, own,
 };
 use sinew_fs::store::Store;
 use sinew_policy::rules::PathGlobs;
@@ -104,6 +104,10 @@ impl Cleared {
         let venv = commands.venv(&self.target.cwd).filter(|_| !self.target.extra.unsandboxed);
         if let Some(venv) = venv {
             activate::enter(&venv, &mut env);
+        }
+        if self.target.extra.unsandboxed {
+            let paths = env.iter_mut().filter(|(name, _)| name == "PATH");
+            paths.for_each(|(_, dirs)| *dirs = own::outside(dirs, &commands.writable));
         }
         let added = options.env.iter().filter(|(name, _)| !environment::never(name.as_ref()));
         env.extend(added.map(|(name, value)| (name.into(), value.into())));

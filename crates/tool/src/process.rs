@@ -62,9 +62,8 @@ pub struct CommandTarget {
     pub named: Vec<&'static str>,
     /// What it gets beyond its sandbox, if an answer or a rule allows that.
     pub extra: ExtraAccess,
-    /// Whether its text names a file in a root or a program there, which other calls may change. Known of a command without a
-    /// sandbox.
-    pub names_own_files: bool,
+    /// Whether it may run what other calls can change, by its text. Known of a command without a sandbox.
+    pub may_run_own_files: bool,
 }
 
 impl CommandTarget {

@@ -61,7 +61,7 @@ fn targets(line: CommandLine, analysis: Analysis) -> Targets {
         analysis,
         named: Vec::new(),
         extra: sinew_tool::ExtraAccess::default(),
-        names_own_files: false,
+        may_run_own_files: false,
     };
     Targets { command: Some(target), ..Targets::default() }
 }
@@ -816,7 +816,13 @@ fn only_the_same_text_leaves_the_sandbox() {
     }
     for (text, expected) in [
         ("sudo systemctl restart x", true),
-        ("git -C . push", true),
+        ("git -C . fetch", true),
+        ("git -C . push", false),
+        ("docker compose up -d", false),
+        ("docker ps", true),
+        ("env -C bin ./tool", false),
+        ("sh missing.sh", false),
+        ("ls ./missing", false),
         ("deploy | tail -1", true),
         ("cat missing.txt", true),
         // Other calls may change it.

@@ -309,7 +309,8 @@ impl BeforeImages {
 
     /// Returns whether a path is in a directory that tools make anew and of which only what can be kept is.
     fn is_kept_in_part(&self, real: &Path) -> bool {
-        self.kept_in_part.borrow().iter().any(|dir| real.starts_with(dir))
+        let dirs = self.kept_in_part.borrow();
+        !dirs.is_empty() && real.ancestors().any(|dir| dirs.contains(dir))
     }
 
     fn add_copied(&self, real: &Path, size: u64) {

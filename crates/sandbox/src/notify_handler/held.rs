@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use sinew_tool::UnkeptAnswer;
 /// The most calls that wait for one answer. More stay with the kernel meanwhile, and so do those that would not wait.
 const MAX_HELD: usize = 1_024;
 /// How often held calls are checked for callers that are gone.
-const CHECKED: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+const CHECKED_EACH: Duration = Duration::from_millis(500);
 
 /// The held calls of a command.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(super) struct HeldCalls {
     question: Option<Arc<PendingQuestion>>,
     stage: Cell<Stage>,
     n_asked: Cell<u32>,
+    /// When the held calls were checked last.
+    checked_at: Cell<Option<Instant>>,
     calls: RefCell<Vec<Call>>,
 }
 
@@ -62,12 +65,13 @@ impl CallHandler {
             }
             Some(question) => {
                 let mut watched = [calls, PollFd::new(question, PollFlags::IN)];
-                poll(&mut watched, Some(&CHECKED))?;
+                poll(&mut watched, Timespec::try_from(CHECKED_EACH).ok().as_ref())?;
                 let [calls, answered] = watched;
+                let is_due =
+                    self.held.checked_at.get().is_none_or(|at| CHECKED_EACH <= at.elapsed());
                 match answered.revents().is_empty() {
                     false => self.answer_held(question),
-                    // A call that comes may wait too.
-                    true if calls.revents().is_empty() => self.check_held(question),
+                    true if is_due => self.check_held(question),
                     true => {}
                 }
                 calls.revents()
@@ -96,6 +100,7 @@ impl CallHandler {
         if self.held.stage.get() == Stage::Settled {
             self.held.stage.set(Stage::Waits);
             self.held.n_asked.set(self.held.n_asked.get() + 1);
+            self.held.checked_at.set(Some(Instant::now()));
         }
         self.held.calls.borrow_mut().push(call);
         true
@@ -103,6 +108,7 @@ impl CallHandler {
 
     /// Drops held calls whose callers are gone, and takes the question back with the last one.
     fn check_held(&self, question: &PendingQuestion) {
+        self.held.checked_at.set(Some(Instant::now()));
         let mut held = self.held.calls.borrow_mut();
         held.retain(|call| self.calls.waits(call));
         if held.is_empty() && self.held.stage.get() == Stage::Waits {
