@@ -21,7 +21,7 @@ SERVER = checks.Path(__file__).with_name("foreign_server.py")
 
 # (tool, arguments, kind, what the text must say)
 REFUSED = [
-    ("Read", {"file_path": "/etc/passwd"}, "path_denied", "path denied: /etc/passwd"),
+    ("Read", {"file_path": "/var/none"}, "path_denied", "path denied: /var/none"),
     ("Read", {"file_path": "../x"}, "path_denied", "path denied: ../x"),
     ("Write", {"file_path": "../x", "content": ""}, "path_denied", "path denied: ../x"),
     ("Grep", {"pattern": "x", "path": "/"}, "path_denied", "path denied: /"),
@@ -350,7 +350,7 @@ MOLTIS = [
      {"content": "     1→one\n     2→two\n", "total_lines": 2, "start_line": 1,
       "truncated": False}),
     ("Read", {"file_path": "none"}, "not_found", {"error": "file does not exist"}),
-    ("Read", {"file_path": "/etc/passwd"}, "path_denied", {"file_path": "/etc/passwd"}),
+    ("Read", {"file_path": "/var/none"}, "path_denied", {"file_path": "/var/none"}),
     ("Write", {"file_path": "../x", "content": ""}, "path_denied", {}),
     ("Read", {"file_path": "binary.bin"}, "binary", {"bytes": 256}),
     ("Read", {"file_path": "large.txt"}, "too_large", {"bytes": 11 << 20, "max_bytes": 10 << 20}),
