@@ -37,14 +37,13 @@ const CHANGES_OTHERS: &[&str] = &[
     "owner",
     "dist-tag",
     "deprecate",
-    "send-pack",
 ];
 
-/// Commands of git that do, or that other programs of git carry out.
+/// Subcommands of git that send something to another repository or person, or that extensions carry out.
 const GIT_CHANGES_OTHERS: &[&str] = &["push", "send-pack", "send-email", "lfs", "subtree", "svn"];
 
-/// Programs whose words are names of files.
-const NAME_DIRECTORIES: &[&str] =
+/// Programs whose arguments are names of files, or text.
+const CHANGE_NO_OTHERS: &[&str] =
     &["cat", "cd", "cp", "echo", "grep", "ls", "mkdir", "mv", "pushd", "rm", "touch"];
 
 /// Returns the deed of the first command that publishes something.
@@ -74,17 +73,18 @@ pub fn may_publish(words: &[String], has_network: bool) -> bool {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let Some((program, rest)) = words.split_first() else { return false };
     let program = program.rsplit('/').next().unwrap_or_default();
-    let changes = |word: &&&str| {
-        !word.starts_with('-') && word.split([':', '-']).any(|part| CHANGES_OTHERS.contains(&part))
-            || CHANGES_OTHERS.contains(*word)
+    let changes = |word: &&str| {
+        !word.starts_with('-')
+            && (CHANGES_OTHERS.contains(word)
+                || word.split([':', '-']).any(|part| CHANGES_OTHERS.contains(&part)))
     };
     let by_words = match program {
         "git" => {
             let command = named::git_command(rest).map(|(command, _)| command);
             command.is_some_and(|command| GIT_CHANGES_OTHERS.contains(&command))
         }
-        _ if NAME_DIRECTORIES.contains(&program) => false,
-        _ => rest.iter().find(changes).is_some(),
+        _ if CHANGE_NO_OTHERS.contains(&program) => false,
+        _ => rest.iter().any(changes),
     };
     has_network && by_words || deed(&words).is_some()
 }

@@ -37,6 +37,16 @@ fn bash(pipe: &mut Piped, id: u64, command: &str, timeout_ms: u64) {
     pipe.call(id, "Bash", json!({ "command": command, "timeout": timeout_ms }));
 }
 
+/// Makes the root a repository that ignores `build`, and starts a session there.
+fn in_repository_without_build(place: &Place) -> Piped {
+    fs::write(place.root.join(".gitignore"), "build/\n").unwrap();
+    let mut git = std::process::Command::new("git");
+    assert!(git.args(["init", "-q"]).current_dir(&place.root).status().unwrap().success());
+    // Ignore files count from before the session.
+    std::thread::sleep(Duration::from_millis(1_100));
+    Piped::start(place, AUTO)
+}
+
 #[test]
 fn command_waits_while_a_person_thinks_of_what_is_lost() {
     for (bytes, command, head) in [
@@ -195,12 +205,7 @@ fn what_is_kept_before_an_answer_is_kept_after_it() {
     for name in ["a", "b", "c"] {
         fs::write(build.join(name), "mine\n").unwrap();
     }
-    fs::write(place.root.join(".gitignore"), "build/\n").unwrap();
-    let mut git = std::process::Command::new("git");
-    assert!(git.args(["init", "-q"]).current_dir(&place.root).status().unwrap().success());
-    // Ignore files count from before the session.
-    std::thread::sleep(Duration::from_millis(1_100));
-    let mut pipe = Piped::start(&place, AUTO);
+    let mut pipe = in_repository_without_build(&place);
     bash(&mut pipe, 1, "rm build/a; echo x >>big; rm build/b; echo changed >build/c", 20_000);
     let question = pipe.next("question");
     pipe.answer(&question, "yes");
@@ -222,12 +227,7 @@ fn build_directories_leave_room_for_what_is_not_made_anew() {
     for n in 0..5 {
         fs::File::create(build.join(format!("{n}.o"))).unwrap().set_len(120 << 20).unwrap();
     }
-    fs::write(place.root.join(".gitignore"), "build/\n").unwrap();
-    let mut git = std::process::Command::new("git");
-    assert!(git.args(["init", "-q"]).current_dir(&place.root).status().unwrap().success());
-    // Ignore files count from before the session.
-    std::thread::sleep(Duration::from_millis(1_100));
-    let mut pipe = Piped::start(&place, AUTO);
+    let mut pipe = in_repository_without_build(&place);
     bash(&mut pipe, 1, "rm build/*; echo x >>big", 20_000);
     let next = pipe.next_of(&["question", "reply"]);
     assert_eq!((&next["type"], &next["ok"]), (&json!("reply"), &json!(true)), "{next}");
