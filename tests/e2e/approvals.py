@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import anyio
 from mcp import Client, StdioServerParameters, types
@@ -53,6 +55,32 @@ async def call(client, tool, arguments):
 
 def kind(result):
     return (result.get("_meta") or {}).get("sinew/error", {}).get("kind")
+
+
+async def file_outside(root, way, outside, yes, no):
+    (root / "a.txt").write_text("one\n")
+    (outside / "old").write_text("old\n")
+    person = Person(no, yes, yes, after=2)
+    at = StdioServerParameters(
+        command=checks.binary(), args=["--root", str(root), "mcp"], env=dict(os.environ), cwd=root
+    )
+    line = f"echo new >>{outside}/old"
+    async with Client(at, mode=way, elicitation_callback=person) as client:
+        for words, content in (("the answer was no", "old\n"), ("undoes this", "old\nnew\n")):
+            # The command may run for less than the person takes.
+            result = await call(client, "Bash", {"command": line, "timeout": 1000})
+            contains(checks.text(result), words)
+            equal((outside / "old").read_text(), content)
+        result = await call(client, "Bash", {"command": f"cp a.txt {outside}/new", "timeout": 1000})
+        equal((kind(result), (outside / "new").read_text()), (None, "one\n"), checks.text(result))
+    equal(len(person.asked), 3)
+    contains(person.asked[0].message, "Let a command change old outside the project?", f"$ {line}",
+             f"the command waits to open {outside}/old for writing")
+    contains(person.asked[2].message, f"Let a command change {outside.name} outside the project?")
+    answer = person.asked[2].requested_schema["properties"]["answer"]
+    titles = {one["const"]: one["title"] for one in answer["oneOf"]}
+    equal((answer["default"], titles["once"]), ("once", "Yes, go on"))
+    contains(titles["session"], f"cp * with needs write:{outside}")
 
 
 async def elicitation(root):
@@ -132,6 +160,11 @@ async def elicitation(root):
             answer = person.asked[0].requested_schema["properties"]["answer"]
             titles = {one["const"]: one["title"] for one in answer["oneOf"]}
             equal((answer["default"], titles), ("deny", {"once": "Yes, go on", "deny": "No"}))
+        with check(f"{way}: a command waits while the person thinks of a file outside the roots"):
+            if checks.REPOSITORY.is_relative_to("/tmp"):
+                raise Skip("commands have a /tmp of their own")
+            with tempfile.TemporaryDirectory(dir=checks.REPOSITORY, prefix="e2e-") as outside:
+                await file_outside(root, way, Path(outside), yes, no)
         with check(f"{way}: a client that cannot ask is told at once"):
             async with Client(server(root), mode=way) as client:
                 began = time.monotonic()

@@ -678,6 +678,12 @@ impl Judged {
     }
 }
 
+impl Clearance {
+    pub(crate) fn contained(&self) -> &Contained {
+        &self.contained
+    }
+}
+
 impl Guard {
     /// Returns the World of a cleared call.
     pub fn clear(clearance: Clearance) -> Result<Cleared, ToolError> {

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sinew_records::checkpoints::{CallContext, Checkpoints, CommandDraft};
-use sinew_sandbox::{CommandUndo, KeepsChanges};
+use sinew_records::checkpoints::{CallContext, Checkpoints, CommandCall, CommandDraft};
+use sinew_sandbox::{AddsDirs, CommandUndo, KeepsChanges};
 use sinew_tool::{Caller, CommandChanges};
 
 /// Keeps the changes of commands as checkpoints.
@@ -46,6 +46,10 @@ impl CommandUndo for OneCommand {
         self.0.room()
     }
 
+    fn adds_dirs(&self) -> Arc<dyn AddsDirs> {
+        Arc::new(DirsOfCall(Arc::clone(self.0.call())))
+    }
+
     fn is_unchanged(&self) -> bool {
         self.0.is_unchanged()
     }
@@ -54,5 +58,14 @@ impl CommandUndo for OneCommand {
         // The directory stays for the next start, which tries again.
         let failed = CommandChanges { is_partial: true, ..CommandChanges::default() };
         self.0.end(has_all).unwrap_or(failed)
+    }
+}
+
+#[derive(Debug)]
+struct DirsOfCall(Arc<CommandCall>);
+
+impl AddsDirs for DirsOfCall {
+    fn add(&self, dir: &Path) -> io::Result<()> {
+        self.0.may_change(dir)
     }
 }

@@ -23,6 +23,7 @@ mod moving;
 #[cfg(feature = "web")]
 mod net;
 mod outside;
+mod outside_open;
 mod own_files;
 mod replace;
 mod restore;
@@ -36,6 +37,7 @@ pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use commit::JournalSettings;
 pub use guard::{Guard, GuardError, GuardSettings, WebSettings};
 pub use messages::MessageSettings;
+pub use outside_open::{OutsideGrant, stale};
 pub use sinew_fs::attributes::copy as copy_attributes;
 pub use sinew_fs::clock::{SystemClock, timestamp};
 pub use sinew_fs::content_hash::content_hash;

@@ -84,7 +84,11 @@ impl Guard {
     }
 
     /// Returns the position of a real path outside the roots; if no answer may allow it, perhaps why.
-    fn position_outside(&self, real: &Path, access: Access) -> Result<Position, Option<String>> {
+    pub(crate) fn position_outside(
+        &self,
+        real: &Path,
+        access: Access,
+    ) -> Result<Position, Option<String>> {
         let commands = self.shared.commands.as_ref().ok_or(None)?;
         let is_no_file = NO_FILES.iter().any(|dir| real.starts_with(dir));
         let is_inside = self.shared.roots.holding(real).is_some();

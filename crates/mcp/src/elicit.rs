@@ -418,7 +418,7 @@ pub(crate) fn can_be_asked(capabilities: &Value) -> bool {
 fn params(question: &Question, with_titles: bool) -> Value {
     let yes = CHOICES.iter().filter_map(|(word, scope)| {
         let title = match scope {
-            Scope::Call if question.unkept.is_some() => String::from("Yes, go on"),
+            Scope::Call if question.is_running => String::from("Yes, go on"),
             Scope::Call => String::from("Yes, once"),
             scope => format!("Yes, {}", question::covers(question, *scope)?),
         };

@@ -242,7 +242,7 @@ impl Operation for Bash {
             store_above: args.store_above(),
             cancel: cx.cancel.clone(),
             progress: cx.progress.clone(),
-            unkept: cx.unkept.clone(),
+            midway: cx.midway.clone(),
         };
         let processes = &cx.world.processes;
         if !args.background {

@@ -245,7 +245,7 @@ fn options(cx: &Context) -> RunOptions {
         store_above: (0, 0),
         cancel: cx.cancel.clone(),
         progress: cx.progress.clone(),
-        unkept: None,
+        midway: None,
     }
 }
 

@@ -41,7 +41,7 @@ use crate::database::{self, PATIENT, at_once};
 use crate::ledger::LedgerSync;
 pub use collect::Collected;
 use collect::Collector;
-pub use commands::CommandDraft;
+pub use commands::{CommandCall, CommandDraft};
 pub use content::Content;
 use contents::Contents;
 pub use contents::Held;

@@ -15,11 +15,13 @@ mod find;
 mod hint;
 mod judge;
 mod keep;
+mod midway;
 mod open;
 mod run;
+mod running_call;
 mod shape;
+mod standing;
 mod tell;
-mod unkept;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -249,6 +249,9 @@ fn circumstances(question: &Question) -> String {
     let Targets { command, files, .. } = &question.targets;
     let mut all = Vec::new();
     all.extend(question.unkept.iter().flat_map(unkept::circumstances));
+    if question.is_running && question.unkept.is_none() {
+        all.push(question.why.clone());
+    }
     if let Some(command) = command {
         all.extend(question.sandbox.as_ref().map(|sandbox| format!("sandbox: {sandbox}")));
         let extra = &command.extra;
@@ -540,6 +543,7 @@ pub fn to_json(question: &Question) -> Value {
         "unkept": question.unkept.as_ref().map(|change| {
             json!({ "path": change.path.to_string_lossy(), "size": change.size, "removes": change.removes })
         }),
+        "is_running": question.is_running,
         "head": head(question),
         "sandbox": question.sandbox,
         "diff": question.diff,
@@ -614,6 +618,7 @@ mod tests {
             is_open: false,
             undo: UndoCover::All,
             unkept: None,
+            is_running: false,
             diff: Some(String::from("@@ -0,0 +1,2 @@\n+a\u{202e}b\u{1b}[2J\tc\n+d\r\n")),
             sandbox: None,
             rule: "change",

@@ -1,5 +1,6 @@
-//! Asks about a running command. Its notify handler holds the call that changes what undo cannot keep, sinew asks an approver
-//! while the clock of the command is stopped, and the handler performs the call or refuses it.
+//! Asks about a running command. Its notify handler holds a call that changes what undo cannot keep, or opens a file outside
+//! the roots for writing. Sinew asks an approver while the clock of the command is stopped, and the handler performs the call
+//! or refuses it. Sinew opens the file itself and sends it: the sandbox of a running process cannot be widened.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 use sinew_fs::undo_log::UnkeptReason;
 use sinew_tool::sync::lock;
-use sinew_tool::{AsksUnkept, UnkeptAnswer, UnkeptChange};
+use sinew_tool::{AsksMidway, MidwayAnswer, OutsideAnswer, OutsideFile, OutsideOpen, UnkeptChange};
 
-use super::wire::{self, Asked, Command, Report};
+use super::undo::AddsDirs;
+use super::wire::{self, Asked, Command, NotOpened, Report};
 
 /// Stops a clock while an approver thinks.
 #[derive(Debug, Default)]
@@ -44,13 +47,20 @@ impl Pause {
     }
 }
 
+/// What sinew answered to the question of a supervisor.
+pub(super) enum Answered {
+    /// To [`Report::Asks`].
+    Unkept(MidwayAnswer),
+    /// To [`Report::Opens`].
+    Outside(Result<OutsideFile, NotOpened>),
+}
+
 /// The question of a supervisor: its notify handler asks, and its watch gets the answer.
-#[derive(Debug)]
 pub(super) struct PendingQuestion {
     /// The socket to sinew.
     line: OwnedFd,
     pub(super) pause: Pause,
-    answer: Mutex<Option<UnkeptAnswer>>,
+    answer: Mutex<Option<Answered>>,
     /// Becomes readable with the answer.
     answered: OwnedFd,
 }
@@ -65,10 +75,12 @@ impl PendingQuestion {
         })
     }
 
-    /// Sends the question to sinew, and stops the clock.
-    pub(super) fn ask(&self, asked: Asked) -> io::Result<()> {
-        self.pause.begin();
-        wire::send(&self.line, &Report::Asks(asked), &[]).inspect_err(|_| self.pause.end())
+    /// Sends the question to sinew. The clock stops once an approver is asked.
+    pub(super) fn ask(&self, question: &Report) -> io::Result<()> {
+        if let Report::Asks(_) = question {
+            self.pause.begin();
+        }
+        wire::send(&self.line, question, &[]).inspect_err(|_| self.pause.end())
     }
 
     /// Takes the question back; an answer comes all the same.
@@ -76,20 +88,31 @@ impl PendingQuestion {
         let _ = wire::send(&self.line, &Report::TakesBack, &[]);
     }
 
-    /// Takes the answer of sinew.
-    pub(super) fn answer(&self, answer: UnkeptAnswer) {
-        *self.slot() = Some(answer);
+    /// Takes a message of sinew with its fds, if it is an answer.
+    pub(super) fn answer(&self, command: Command, handles: Vec<OwnedFd>) {
+        let answered = match command {
+            Command::Stop | Command::Kill => return,
+            Command::Asking => return self.pause.begin(),
+            Command::Answer(answer) => Answered::Unkept(answer),
+            Command::Opened(opened) => Answered::Outside(opened.and_then(|()| {
+                let mut handles = handles.into_iter();
+                let missing = NotOpened::Refused(MidwayAnswer::Unanswered);
+                let file = handles.next().ok_or(missing)?;
+                Ok(OutsideFile { file, before: handles.next() })
+            })),
+        };
+        *self.slot() = Some(answered);
         self.pause.end();
         let _ = rustix::io::write(&self.answered, &1_u64.to_ne_bytes());
     }
 
     /// Returns the answer, once it is there.
-    pub(super) fn take(&self) -> Option<UnkeptAnswer> {
+    pub(super) fn take(&self) -> Option<Answered> {
         let _ = rustix::io::read(&self.answered, &mut [0; 8]);
         self.slot().take()
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<UnkeptAnswer>> {
+    fn slot(&self) -> MutexGuard<'_, Option<Answered>> {
         lock(&self.answer)
     }
 }
@@ -101,6 +124,14 @@ impl AsFd for PendingQuestion {
     }
 }
 
+/// Who answers the questions of a running command.
+#[derive(Debug, Clone)]
+pub(super) struct Answerer {
+    pub(super) asks: Arc<dyn AsksMidway>,
+    /// Takes note of directories that the command may change, if its changes are kept.
+    pub(super) dirs: Option<Arc<dyn AddsDirs>>,
+}
+
 /// A question that approvers are asked. Dropping it takes it back.
 pub(super) struct AskedQuestion {
     _asked: Box<dyn Send>,
@@ -108,24 +139,44 @@ pub(super) struct AskedQuestion {
 }
 
 impl AskedQuestion {
-    /// Asks approvers the question of a supervisor, whose answer its socket gets.
-    pub(super) fn ask(
-        asks: Option<&Arc<dyn AsksUnkept>>,
+    /// Asks what a supervisor reports, whose socket gets the answer.
+    pub(super) fn of(
+        report: Report,
+        answerer: Option<&Answerer>,
         pause: &Arc<Pause>,
         line: BorrowedFd<'_>,
-        asked: Asked,
     ) -> Option<Self> {
-        let own = asks.and_then(|asks| Some((asks, line.try_clone_to_owned().ok()?)));
-        let Some((asks, own)) = own else {
-            let _ = wire::send(line, &Command::Answer(UnkeptAnswer::Unanswered), &[]);
+        let unanswered = match &report {
+            Report::Asks(_) => Command::Answer(MidwayAnswer::Unanswered),
+            Report::Opens(_) => refused(MidwayAnswer::Unanswered),
+            Report::TakesBack | Report::Failed(..) | Report::Ended { .. } => return None,
+        };
+        let own = answerer.and_then(|answerer| Some((answerer, line.try_clone_to_owned().ok()?)));
+        let Some((answerer, own)) = own else {
+            let _ = wire::send(line, &unanswered, &[]);
             return None;
         };
-        pause.begin();
-        let to = Arc::new(AnswerTo { line: Mutex::new(Some(own)), pause: Arc::clone(pause) });
-        let Asked { path, size, removes, reason } = asked;
-        let change = UnkeptChange { path, size, removes, why: why(reason) };
-        let answered = AnswerOnDrop { to: Arc::clone(&to), answer: UnkeptAnswer::Unanswered };
-        let asked = asks.ask(change, Box::new(|answer| answered.give(answer)));
+        if let Report::Asks(_) = report {
+            pause.begin();
+        }
+        let line = Mutex::new(Some(own));
+        let to = Arc::new(AnswerTo { line, pause: Arc::clone(pause), unanswered });
+        let answered = AnswerOnDrop(Arc::clone(&to));
+        let asked = match report {
+            Report::Asks(Asked { path, size, removes, reason }) => {
+                let change = UnkeptChange { path, size, removes, why: why(reason) };
+                let answered = move |answer| answered.0.send(&Command::Answer(answer), &[]);
+                answerer.asks.ask_unkept(change, Box::new(answered))
+            }
+            Report::Opens(wire::OutsideOpen { path, flags, mode }) => {
+                let (dirs, wanted) = (answerer.dirs.clone(), OutsideOpen { path, flags, mode });
+                let to = Arc::clone(&to);
+                let asking = move || to.stop_clock();
+                let answered = move |answer| answered.0.open(answer, dirs.as_deref());
+                answerer.asks.ask_outside(wanted, Box::new(asking), Box::new(answered))
+            }
+            Report::TakesBack | Report::Failed(..) | Report::Ended { .. } => Box::new(()),
+        };
         Some(Self { _asked: asked, to })
     }
 }
@@ -133,7 +184,7 @@ impl AskedQuestion {
 impl Drop for AskedQuestion {
     fn drop(&mut self) {
         // The task of the question may end later, and the supervisor must see that the socket is closed.
-        self.to.answer(&UnkeptAnswer::Unanswered);
+        self.to.send_unanswered();
     }
 }
 
@@ -141,36 +192,76 @@ impl Drop for AskedQuestion {
 struct AnswerTo {
     line: Mutex<Option<OwnedFd>>,
     pause: Arc<Pause>,
+    /// The answer where there is none.
+    unanswered: Command,
 }
 
 impl AnswerTo {
-    fn answer(&self, answer: &UnkeptAnswer) {
+    fn send(&self, answer: &Command, handles: &[BorrowedFd<'_>]) {
         if let Some(line) = lock(&self.line).take() {
-            self.pause.end();
-            // The command may have ended.
-            if wire::send(&line, &Command::Answer(answer.clone()), &[]).is_err() {
-                // Its words were too long for a message without a file.
-                let _ = wire::send(&line, &Command::Answer(UnkeptAnswer::Unanswered), &[]);
+            self.send_to(&line, answer, handles);
+        }
+    }
+
+    fn send_to(&self, line: &OwnedFd, answer: &Command, handles: &[BorrowedFd<'_>]) {
+        self.pause.end();
+        // The command may have ended.
+        if wire::send(line, answer, handles).is_err() {
+            // Its words were too long for a message without a file.
+            let _ = wire::send(line, &self.unanswered, &[]);
+        }
+    }
+
+    /// Stops the clocks of the command: an approver is asked.
+    fn stop_clock(&self) {
+        if let Some(line) = &*lock(&self.line) {
+            self.pause.begin();
+            let _ = wire::send(line, &Command::Asking, &[]);
+        }
+    }
+
+    fn send_unanswered(&self) {
+        self.send(&self.unanswered, &[]);
+    }
+
+    /// Opens a file outside the roots, if the answer allows it, and sends it.
+    fn open(&self, answer: OutsideAnswer, dirs: Option<&dyn AddsDirs>) {
+        // No file is made for a question that was taken back.
+        let Some(line) = lock(&self.line).take() else { return };
+        let opened = match (answer, dirs) {
+            (OutsideAnswer::Refused(answer), _) => {
+                return self.send_to(&line, &refused(answer), &[]);
+            }
+            (OutsideAnswer::Failed(error), _) => Err(error),
+            (OutsideAnswer::Granted(_), None) => Err(io::Error::from(io::ErrorKind::Unsupported)),
+            // The checkpoint must know the directory before the file changes.
+            (OutsideAnswer::Granted(right), Some(dirs)) => {
+                dirs.add(right.dir()).and_then(|()| right.open())
+            }
+        };
+        match opened {
+            Ok(OutsideFile { file, before }) => {
+                let handles: Vec<_> = [&file].into_iter().chain(&before).map(AsFd::as_fd).collect();
+                self.send_to(&line, &Command::Opened(Ok(())), &handles);
+            }
+            Err(error) => {
+                let number = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+                self.send_to(&line, &Command::Opened(Err(NotOpened::Failed(number))), &[]);
             }
         }
     }
 }
 
-/// Gives an answer when it is dropped.
-struct AnswerOnDrop {
-    to: Arc<AnswerTo>,
-    answer: UnkeptAnswer,
+fn refused(answer: MidwayAnswer) -> Command {
+    Command::Opened(Err(NotOpened::Refused(answer)))
 }
 
-impl AnswerOnDrop {
-    fn give(mut self, answer: UnkeptAnswer) {
-        self.answer = answer;
-    }
-}
+/// Says that there is no answer when it is dropped before one.
+struct AnswerOnDrop(Arc<AnswerTo>);
 
 impl Drop for AnswerOnDrop {
     fn drop(&mut self) {
-        self.to.answer(&self.answer);
+        self.0.send_unanswered();
     }
 }
 

@@ -16,14 +16,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
-use sinew_tool::AsksUnkept;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
-use super::asking::{AskedQuestion, Pause};
+use super::asking::{Answerer, AskedQuestion, Pause};
 use super::kept::Kept;
 use super::wire::{self, Command, End, Findings, Refusal, Report};
 
@@ -103,7 +102,7 @@ pub(super) struct Following {
     clock: Clock,
     began: Instant,
     timeout: Option<Duration>,
-    asks: Option<Arc<dyn AsksUnkept>>,
+    answerer: Option<Answerer>,
     /// The question that waits.
     question: Option<AskedQuestion>,
     findings: Findings,
@@ -126,7 +125,7 @@ impl Following {
         ordered: RequestedCommand,
         keep: Keep,
         timeout: Option<Duration>,
-        asks: Option<Arc<dyn AsksUnkept>>,
+        answerer: Option<Answerer>,
     ) -> io::Result<Self> {
         let began = ordered.at;
         for stream in ordered.streams() {
@@ -151,7 +150,7 @@ impl Following {
             },
             began,
             timeout,
-            asks,
+            answerer,
             question: None,
             findings: Findings::default(),
         })
@@ -180,13 +179,11 @@ impl Following {
             };
             let wait = next.saturating_duration_since(Instant::now());
             if self.capture.wait(&self.ordered, wait, spool)? {
-                match wire::receive(&self.ordered.line) {
-                    Ok(Some((Report::Asks(asked), _))) => {
-                        let line = self.ordered.line.as_fd();
-                        let asks = self.asks.as_ref();
-                        self.question = AskedQuestion::ask(asks, &self.clock.pause, line, asked);
+                match wire::receive::<Report>(&self.ordered.line) {
+                    Ok(Some((report, _))) if report.is_of_question() => {
+                        let (asks, line) = (self.answerer.as_ref(), self.ordered.line.as_fd());
+                        self.question = AskedQuestion::of(report, asks, &self.clock.pause, line);
                     }
-                    Ok(Some((Report::TakesBack, _))) => self.question = None,
                     told => return Ok(self.hear(told)),
                 }
             }
@@ -201,8 +198,8 @@ impl Following {
         tell: &(dyn Fn(u64) + Sync),
         taken_back: impl Future<Output = ()>,
     ) -> io::Result<(Self, Option<Became>)> {
-        let Self { ordered, mut capture, mut clock, began, timeout, asks, mut question, findings } =
-            self;
+        let Self { ordered, mut capture, mut clock, began, timeout, .. } = self;
+        let Self { answerer, mut question, findings, .. } = self;
         // The command already runs. Register the fds on the thread that continues this task: on another, each
         // piece of output would wake that thread.
         yield_now().await;
@@ -240,15 +237,12 @@ impl Following {
                 }
                 ready = line.readable() => {
                     ready?;
-                    told = match line.try_io(Interest::READABLE, || wire::receive(&line)) {
+                    let receive = || wire::receive::<Report>(&line);
+                    told = match line.try_io(Interest::READABLE, receive) {
                         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-                        Ok(Some((Report::Asks(asked), _))) => {
-                            let line = line.as_fd();
-                            question = AskedQuestion::ask(asks.as_ref(), &clock.pause, line, asked);
-                            None
-                        }
-                        Ok(Some((Report::TakesBack, _))) => {
-                            question = None;
+                        Ok(Some((report, _))) if report.is_of_question() => {
+                            let (asks, line) = (answerer.as_ref(), line.as_fd());
+                            question = AskedQuestion::of(report, asks, &clock.pause, line);
                             None
                         }
                         told => Some(told),
@@ -264,7 +258,7 @@ impl Following {
             stderr: stderr.map(Receiver::into_nonblocking_fd).transpose()?,
         };
         let mut following =
-            Self { ordered, capture, clock, began, timeout, asks, question, findings };
+            Self { ordered, capture, clock, began, timeout, answerer, question, findings };
         let became = told.map(|told| following.hear(told));
         Ok((following, became))
     }
@@ -279,7 +273,8 @@ impl Following {
                 let out_of_time = out_of_time || was_late;
                 Became::Ended { end, n_left, is_left, cwd, out_of_time }
             }
-            Ok(Some((Report::Asks(_) | Report::TakesBack, _)) | None) | Err(_) => Became::Lost,
+            Ok(Some((Report::Asks(_) | Report::Opens(_) | Report::TakesBack, _)) | None)
+            | Err(_) => Became::Lost,
         }
     }
 

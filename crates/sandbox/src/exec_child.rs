@@ -44,6 +44,8 @@ pub(super) struct SupervisorRequest {
     pub(super) granted: Vec<String>,
     /// What becomes of changes that cannot be kept for undo.
     pub(super) unkept: Unkept,
+    /// Whether files outside the roots are asked about that it opens for writing.
+    pub(super) asks_outside: bool,
     /// How many bytes of old contents can be kept.
     pub(super) room: u64,
     /// The free space of each disk of the sandbox, in bytes.
@@ -137,13 +139,23 @@ pub(super) fn start_next(
         let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
-            Notice::Ordered { timeout_ms, grace_ms, granted, unkept, room, has_terminal, free } => {
+            Notice::Ordered {
+                timeout_ms,
+                grace_ms,
+                granted,
+                unkept,
+                asks_outside,
+                room,
+                has_terminal,
+                free,
+            } => {
                 started.ordered = handle.map(|line| SupervisorRequest {
                     line,
                     timeout: timeout_ms.map(Duration::from_millis),
                     grace: Duration::from_millis(grace_ms),
                     granted,
                     unkept,
+                    asks_outside,
                     room,
                     free,
                 });
@@ -196,15 +208,18 @@ fn become_command(
     let terminal = has_terminal.then_some(input.as_fd());
     let undo_handles = undo.iter().map(AsFd::as_fd);
     let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).chain(undo_handles).collect();
-    let (timeout_ms, grace_ms) = (order.timeout_ms, order.grace_ms);
-    let (granted, unkept, room) = (order.granted.clone(), order.unkept, order.room);
-    // The command must not change what is free before that is known.
-    let free = sandbox.free();
-    wire::send(
-        supervisor,
-        &Notice::Ordered { timeout_ms, grace_ms, granted, unkept, room, has_terminal, free },
-        &handles,
-    )?;
+    let ordered = Notice::Ordered {
+        timeout_ms: order.timeout_ms,
+        grace_ms: order.grace_ms,
+        granted: order.granted.clone(),
+        unkept: order.unkept,
+        asks_outside: order.asks_outside,
+        room: order.room,
+        has_terminal,
+        // The command must not change what is free before that is known.
+        free: sandbox.free(),
+    };
+    wire::send(supervisor, &ordered, &handles)?;
     drop(handles);
     drop(undo);
     if is_closed(&line) {

@@ -94,7 +94,7 @@ pub use settings::{CommandSettings, ProcessLimits};
 pub use spawn::bear_limits;
 pub use standard::UserContext;
 pub use unasked::{AskCommands, NotProven};
-pub use undo::{CommandUndo, KeepsChanges};
+pub use undo::{AddsDirs, CommandUndo, KeepsChanges};
 pub use usage::UsageLimits;
 
 /// The argument that makes a program the helper.
@@ -155,6 +155,8 @@ pub struct Job {
     pub(crate) granted: Vec<String>,
     /// What becomes of changes that cannot be kept for undo.
     pub(crate) unkept: Unkept,
+    /// Whether files outside the roots are asked about that it opens for writing.
+    pub(crate) asks_outside: bool,
     pub globs: Arc<PathGlobs>,
     pub(crate) caller: Caller,
     /// What it gets beyond its sandbox.
@@ -336,6 +338,7 @@ impl Commands {
             grace_ms: GRACE_MS,
             granted: job.granted,
             unkept: job.unkept,
+            asks_outside: job.asks_outside,
             room: 0,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;

@@ -132,7 +132,7 @@ impl NotifyHandler {
         granted: Vec<String>,
         undo: Option<UndoHandles>,
     ) -> Self {
-        let question = undo.as_ref().and_then(|undo| undo.question.clone());
+        let held = undo.as_ref().map(HeldCalls::new).unwrap_or_default();
         let found = Found::default();
         let judge = means.judge.granting(granted);
         let n_unnamed = Arc::default();
@@ -151,7 +151,7 @@ impl NotifyHandler {
             threads: KnownThreads::default(),
             allowed: RefCell::default(),
             images: undo.map(|undo| BeforeImages::new(undo, &found, &has_all_changes)),
-            held: HeldCalls::new(question),
+            held,
         };
         let work = move || {
             // The supervisor shares its working directory and umask with its command.
@@ -255,11 +255,17 @@ impl CallHandler {
             }
             Err(errno) => Err(errno),
         };
+        self.give(call, answer);
+    }
+
+    /// Gives a call its answer, unless it waits for that of an approver.
+    fn give(&self, call: Call, answer: Result<Option<SyscallAnswer>, Errno>) {
         match answer {
             // Another thread answers it.
             Ok(None) => {}
             Ok(Some(answer)) => self.calls.answer(&call, Ok(answer)),
             Err(Errno::DQUOT) if self.holds(call) => {}
+            Err(_) if self.holds_outside(call) => {}
             Err(errno) => self.calls.answer(&call, Err(errno)),
         }
     }
@@ -396,12 +402,17 @@ impl CallHandler {
 
     /// Records a change that the view of the file system denied, and returns its error.
     fn refused_by_the_system(&self, real: &Path, errno: Errno) -> Errno {
-        let closed = matches!(errno, Errno::ROFS | Errno::ACCESS | Errno::PERM);
-        let of_system = ["/proc", "/sys", "/dev"].iter().any(|place| real.starts_with(place));
-        if closed && !of_system && !self.judge.is_its_own(real) {
-            self.found.refuse(Refused::Outside { path: real.to_owned() });
+        if self.is_closed(real, errno) {
+            self.found.refuse(Refused::Outside { path: real.to_owned(), answer: None });
         }
         errno
+    }
+
+    /// Returns whether a change failed with an error because it is outside the roots.
+    fn is_closed(&self, real: &Path, errno: Errno) -> bool {
+        let closed = matches!(errno, Errno::ROFS | Errno::ACCESS | Errno::PERM);
+        let of_system = ["/proc", "/sys", "/dev"].iter().any(|place| real.starts_with(place));
+        closed && !of_system && !self.judge.is_its_own(real)
     }
 }
 

@@ -335,6 +335,7 @@ impl OwnPrograms {
             grace_ms: GRACE_MS,
             granted: Vec::new(),
             unkept: Unkept::Made,
+            asks_outside: false,
             room: 0,
         })
     }

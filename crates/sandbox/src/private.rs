@@ -5,14 +5,14 @@
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Component, Path, PathBuf};
 
 use sinew_fs::worktree;
 
-use super::{CommandSettings, Commands, real_or_same};
+use super::{CommandSettings, Commands, real_or_same, rebuilt_dirs};
 
 /// The private directories of commands, and what they see in them.
 #[derive(Debug, Clone, Default)]
@@ -196,6 +196,18 @@ const OF_PACKAGES: &[&str] = &[
     ".sdkman/candidates",
 ];
 
+/// Further directories of the system, with what its programs and services keep.
+const OF_SERVICES: &[&str] = &[
+    "/boot",
+    "/efi",
+    "/lost+found",
+    "/var/cache",
+    "/var/lib",
+    "/var/log",
+    "/var/mail",
+    "/var/spool",
+];
+
 impl Commands {
     /// Returns whether a real path is or is beneath something hidden from commands (`true`), or contains some of that
     /// (`false`).
@@ -219,6 +231,26 @@ impl Commands {
         }
         let named = homes.iter().flat_map(|home| OF_PACKAGES.iter().map(|name| home.join(name)));
         named.filter_map(|dir| real_outside(&dir, roots)).any(|dir| within(&dir))
+    }
+
+    /// Returns whether a real path outside the roots is among files of programs: those of the system, its services and toolchains, and those
+    /// beneath a directory that tools make anew or one whose name begins with a dot. Directories above a root or a home directory
+    /// do not count.
+    pub fn is_of_programs(&self, real: &Path) -> bool {
+        let (homes, roots) = (&self.settings.homes, &self.writable);
+        let n_shared = |other: &Path| {
+            real.iter().zip(other.iter()).take_while(|(one, other)| one == other).count()
+        };
+        let homes_too = homes.iter().map(|home| real_or_same(home));
+        let n_above = homes_too.chain(roots.iter().cloned()).map(|dir| n_shared(&dir)).max();
+        let is_of_tools = |name: &OsStr| {
+            name.as_encoded_bytes().starts_with(b".") || rebuilt_dirs::is_named(name)
+        };
+        let mut shown = self.settings.shown.iter().filter_map(|path| real_outside(path, roots));
+        self.is_free_to_read(real)
+            || OF_SERVICES.iter().any(|dir| real.starts_with(dir))
+            || real.iter().skip(n_above.unwrap_or(0)).any(is_of_tools)
+            || shown.any(|dir| real.starts_with(dir))
     }
 }
 

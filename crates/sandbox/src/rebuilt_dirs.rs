@@ -41,9 +41,13 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Returns the outermost directory of such a name that holds a path beneath a root, or is it.
 pub(crate) fn named(root: &Path, real: &Path) -> Option<PathBuf> {
     let rest = real.strip_prefix(root).ok()?;
-    let is_one = |name: &OsStr| NAMES.iter().any(|known| name == *known);
-    let n = rest.iter().position(is_one)?;
+    let n = rest.iter().position(is_named)?;
     Some(root.join(rest.iter().take(n + 1).collect::<PathBuf>()))
+}
+
+/// Returns whether a directory of this name is one that tools make anew.
+pub(crate) fn is_named(name: &OsStr) -> bool {
+    NAMES.iter().any(|known| name == *known)
 }
 
 /// Returns whether people may keep files of their own in a directory of such a name.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sinew_policy::command_rules::HIDDEN;
 use sinew_policy::rules::{OWN_STATE, showing};
-use sinew_tool::{Need, Refused, UnkeptAnswer, line_name};
+use sinew_tool::{MidwayAnswer, Need, Refused, line_name};
 
 use super::usage::Exhausted;
 use super::{Commands, asking, quoted, wire};
@@ -55,9 +55,12 @@ pub(super) fn told(
             why,
             ..base
         },
-        wire::Refused::Outside { path } => Refused {
+        wire::Refused::Outside { path, answer } => Refused {
             grant: root_for(&path, home),
-            why: String::from("it is outside the roots"),
+            why: match answer {
+                Some(answer) => answered(String::from("it is outside the roots"), &answer),
+                None => String::from("it is outside the roots"),
+            },
             ..base
         },
         wire::Refused::Socket { .. } => Refused {
@@ -78,12 +81,8 @@ pub(super) fn told(
         wire::Refused::NotKept { reason, answer, .. } => {
             let why = asking::why(reason);
             let (why, grant) = match answer {
-                Some(UnkeptAnswer::No(Some(words))) => {
-                    (format!("{why}, and the answer was no: {words}"), AGAIN)
-                }
-                Some(UnkeptAnswer::No(None)) => (format!("{why}, and the answer was no"), AGAIN),
-                Some(UnkeptAnswer::TimedOut) => {
-                    (format!("{why}, and no approver answered in time"), AGAIN)
+                Some(answer @ (MidwayAnswer::No(_) | MidwayAnswer::TimedOut)) => {
+                    (answered(String::from(why), &answer), AGAIN)
                 }
                 _ => (format!("it ran unasked, and {why}"), APPROVER),
             };
@@ -99,10 +98,20 @@ pub(super) fn told(
     }
 }
 
+/// Returns why a change was refused, with what an approver answered.
+fn answered(why: String, answer: &MidwayAnswer) -> String {
+    match answer {
+        MidwayAnswer::No(Some(words)) => format!("{why}, and the answer was no: {words}"),
+        MidwayAnswer::No(None) => format!("{why}, and the answer was no"),
+        MidwayAnswer::TimedOut => format!("{why}, and no approver answered in time"),
+        MidwayAnswer::Yes | MidwayAnswer::Unanswered => why,
+    }
+}
+
 /// Returns the state directory, if that is why a path was refused.
 fn own_state<'c>(refused: &wire::Refused, commands: &'c Commands) -> Option<&'c PathBuf> {
     match refused {
-        wire::Refused::Denied { path, .. } | wire::Refused::Outside { path } => {
+        wire::Refused::Denied { path, .. } | wire::Refused::Outside { path, .. } => {
             commands.own_state(path)
         }
         _ => None,
@@ -148,7 +157,7 @@ fn root_for(path: &Path, home: Option<&Path>) -> String {
 fn need_of(refused: &wire::Refused) -> Option<Need> {
     match refused {
         // A file may be missing; its directory may not.
-        wire::Refused::Outside { path } => path.parent().map(|dir| Need::Write(dir.to_owned())),
+        wire::Refused::Outside { path, .. } => path.parent().map(|dir| Need::Write(dir.to_owned())),
         wire::Refused::Socket { .. } | wire::Refused::Datagrams => Some(Need::Unsandboxed),
         wire::Refused::Network { .. } => Some(Need::Network),
         wire::Refused::Protected { .. }

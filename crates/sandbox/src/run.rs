@@ -14,11 +14,12 @@ use futures_channel::oneshot;
 use rustix::io::Errno;
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    AsksUnkept, Background, BoxFuture, Caller, Cancel, CommandLine, CommandTarget, Contained,
-    Effects, Exit, FileState, Finished, Kind, News, NoProcesses, Output, Processes, RunOptions,
-    Screen, Size, Targets, ToolError, Typed, Used, Wait, line_name,
+    Background, BoxFuture, Caller, Cancel, CommandLine, CommandTarget, Contained, Effects, Exit,
+    FileState, Finished, Kind, News, NoProcesses, Output, Processes, RunOptions, Screen, Size,
+    Targets, ToolError, Typed, Used, Wait, line_name,
 };
 
+use super::asking::Answerer;
 use super::capture::{Became, Captured, Following, Keep, RequestedCommand, Spool};
 use super::kept::Kept;
 use super::spool::ToStore;
@@ -122,11 +123,12 @@ impl Cleared {
             merged: options.merged,
             keeps_cwd: self.target.command.keeps_cwd,
             terminal: None,
-            unkept: match options.unkept {
+            unkept: match options.midway {
                 _ if !self.must_undo => Unkept::Made,
                 Some(_) => Unkept::Asks,
                 None => Unkept::Fails,
             },
+            asks_outside: options.midway.is_some() && !self.target.extra.unsandboxed,
             granted: self.target.named.iter().map(|name| String::from(*name)).collect(),
             globs: Arc::clone(&self.globs),
             caller: caller.clone(),
@@ -162,7 +164,12 @@ impl Processes for CallProcesses {
             let contained = commands.containment(&running.session);
             lock(&used).sandbox_level = Some(contained.level);
             let (undo, hints) = (running.undo.take(), running.hints);
-            let (captured, whole) = follow(running, (&caller, store), &options).await?;
+            let answerer = options.midway.clone().map(|asks| {
+                let keeps = undo.as_ref().and_then(|undo| undo.as_deref().ok());
+                Answerer { asks, dirs: keeps.map(CommandUndo::adds_dirs) }
+            });
+            let followed = follow(running, answerer, (&caller, store), &options);
+            let (captured, whole) = followed.await?;
             let has_all = captured.findings.has_all_changes;
             let is_quick = |undo: &io::Result<Box<dyn CommandUndo>>| {
                 undo.as_ref().map_or(true, |undo| undo.is_unchanged())
@@ -203,7 +210,7 @@ impl Processes for CallProcesses {
     ) -> BoxFuture<'static, Result<String, ToolError>> {
         let Some(command) = &self.command else { return NoProcesses.begin(options, terminal) };
         // No call waits for it.
-        let options = RunOptions { unkept: None, ..options };
+        let options = RunOptions { midway: None, ..options };
         let mut job =
             Job { timeout: None, terminal, ..command.job(&self.commands, &self.caller, &options) };
         if terminal.is_some() {
@@ -291,6 +298,7 @@ pub(super) fn lost() -> ToolError {
 /// Follows a command to its end. Dropping the future kills it.
 async fn follow(
     running: Running,
+    answerer: Option<Answerer>,
     (caller, store): (&Caller, Option<Store>),
     options: &RunOptions,
 ) -> Result<(Captured, Whole), ToolError> {
@@ -300,8 +308,7 @@ async fn follow(
     let progress = options.progress.clone();
     let tell = move |n| progress.report(n, "bytes of output");
     let limits = (KEEP, timeout);
-    let asks = options.unkept.clone();
-    let followed = follow_to_end(ordered, limits, spool, tell, asks, &options.cancel).await?;
+    let followed = follow_to_end(ordered, limits, spool, tell, answerer, &options.cancel).await?;
     let (captured, ordered, spool) = followed;
     // The supervisor waits for this before it prepares the next process, which may take the processor from
     // the task that answers.
@@ -320,10 +327,10 @@ pub(super) async fn follow_to_end<S: Spool + 'static>(
     (keep, timeout): (Keep, Option<Duration>),
     mut spool: S,
     tell: impl Fn(u64) + Send + Sync + 'static,
-    asks: Option<Arc<dyn AsksUnkept>>,
+    answerer: Option<Answerer>,
     cancel: &Cancel,
 ) -> Result<(Captured, RequestedCommand, S), ToolError> {
-    let following = Following::begin(ordered, keep, timeout, asks).map_err(broken)?;
+    let following = Following::begin(ordered, keep, timeout, answerer).map_err(broken)?;
     let followed = following.follow_a_little(&mut spool, &tell, cancel.cancelled()).await;
     let (mut following, became) = followed.map_err(broken)?;
     let became = match became {

@@ -103,7 +103,8 @@ impl RunningServer {
                 is_missing: false,
                 why: format!("it could not be contained: {}", words(number)),
             },
-            Ok(Some((Report::Asks(_) | Report::TakesBack, _)) | None) | Err(_) => Exit::Lost,
+            Ok(Some((Report::Asks(_) | Report::Opens(_) | Report::TakesBack, _)) | None)
+            | Err(_) => Exit::Lost,
         }
     }
 
@@ -162,6 +163,7 @@ impl Commands {
             grace_ms: GRACE_MS,
             granted: Vec::new(),
             unkept: Unkept::Made,
+            asks_outside: false,
             room: 0,
         };
         let (input, stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| broken(errno.into()))?;

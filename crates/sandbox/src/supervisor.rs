@@ -145,21 +145,23 @@ fn serve_next(
             exec_child::start_next(session, notifier, (killer, oom), sandbox)
         })?;
     let Started { pid, handle, calls, ordered, terminal, undo, failure } = started;
-    let Some(SupervisorRequest { line, timeout, grace, granted, unkept, room, free }) = ordered
-    else {
+    let Some(ordered) = ordered else {
         let rest = end_the_rest(killer, urgency, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
+    let SupervisorRequest { line, timeout, grace, granted, unkept, asks_outside, room, free } =
+        ordered;
     let calls = calls.zip(sandbox.means());
     // The command leads a session of its own.
     let terminal = terminal.map(|terminal| (terminal, pid.as_raw_nonzero().get().unsigned_abs()));
-    let question = match unkept {
-        Unkept::Asks => PendingQuestion::new(&line).ok().map(Arc::new),
-        Unkept::Made | Unkept::Fails => None,
+    let question = match unkept == Unkept::Asks || asks_outside {
+        true => PendingQuestion::new(&line).ok().map(Arc::new),
+        false => None,
     };
     let unkept = if unkept == Unkept::Asks && question.is_none() { Unkept::Fails } else { unkept };
     let asking = question.clone();
-    let undo = undo.map(|(dir, log)| UndoHandles { dir, log, unkept, room, question });
+    let undo =
+        undo.map(|(dir, log)| UndoHandles { dir, log, unkept, room, question, asks_outside });
     let mut handler = calls.map(|(calls, means)| {
         NotifyHandler::begin(calls, Arc::clone(means), terminal, granted, undo)
     });
@@ -316,8 +318,11 @@ impl Watch<'_> {
             }
             if told {
                 match wire::receive::<Command>(self.line) {
-                    Ok(Some((Command::Answer(answer), _))) => {
-                        self.question.as_ref().inspect(|question| question.answer(answer));
+                    Ok(Some((
+                        answer @ (Command::Answer(_) | Command::Asking | Command::Opened(_)),
+                        handles,
+                    ))) => {
+                        self.question.as_ref().inspect(|question| question.answer(answer, handles));
                         continue;
                     }
                     Ok(Some((Command::Stop, _))) => {

@@ -6,7 +6,8 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sinew_tool::{Caller, CommandChanges};
 
@@ -35,9 +36,18 @@ pub trait CommandUndo: fmt::Debug + Send {
     /// Returns how many bytes of old contents can be kept.
     fn room(&self) -> u64;
 
+    /// Returns what takes note of directories that the command may change besides those known at its beginning.
+    fn adds_dirs(&self) -> Arc<dyn AddsDirs>;
+
     /// Returns whether nothing was changed so far.
     fn is_unchanged(&self) -> bool;
 
     /// Makes the checkpoint, once the command has ended; says whether its log has all that it changed.
     fn end(self: Box<Self>, has_all: bool) -> CommandChanges;
+}
+
+/// Takes note of directories that a running command may change.
+pub trait AddsDirs: fmt::Debug + Send + Sync {
+    /// Adds one. A checkpoint has changes there from now on, also if this process dies.
+    fn add(&self, dir: &Path) -> io::Result<()>;
 }

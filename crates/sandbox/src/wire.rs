@@ -23,7 +23,7 @@ use super::usage::{Exhausted, UsageLimits};
 use sinew_fs::undo_log::UnkeptReason;
 use sinew_policy::command_rules::CommandRules;
 use sinew_policy::path_bytes;
-use sinew_tool::UnkeptAnswer;
+use sinew_tool::MidwayAnswer;
 
 /// The most fds in one message.
 pub(super) const MAX_HANDLES: usize = 6;
@@ -214,6 +214,8 @@ pub(super) struct SpawnRequest {
     pub(super) granted: Vec<String>,
     /// What becomes of changes that cannot be kept for undo.
     pub(super) unkept: Unkept,
+    /// Whether files outside the roots are asked about that it opens for writing.
+    pub(super) asks_outside: bool,
     /// How many bytes of old contents can be kept.
     pub(super) room: u64,
 }
@@ -242,11 +244,34 @@ pub(super) struct Asked {
     pub(super) reason: UnkeptReason,
 }
 
+/// A file outside the roots that a command opens for writing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct OutsideOpen {
+    /// The real path, as the command sees it.
+    #[serde(with = "path_bytes")]
+    pub(super) path: PathBuf,
+    /// The flags of `open`.
+    pub(super) flags: u32,
+    /// The mode of a new file, without the bits of the umask.
+    pub(super) mode: u32,
+}
+
+/// Why a file outside the roots is not opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum NotOpened {
+    /// It was refused, with this answer.
+    Refused(MidwayAnswer),
+    /// The system refused it with this `errno`.
+    Failed(i32),
+}
+
 /// The result of a command, or its question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
     /// It waits for a [`Command::Answer`].
     Asks(Asked),
+    /// It waits for a [`Command::Opened`].
+    Opens(OutsideOpen),
     /// Its question is taken back, since no process waits for it any more.
     TakesBack,
     /// It could not be started.
@@ -263,6 +288,13 @@ pub(super) enum Report {
         cwd: Option<PathBuf>,
         findings: Findings,
     },
+}
+
+impl Report {
+    /// Returns whether it asks, or takes a question back.
+    pub(super) fn is_of_question(&self) -> bool {
+        matches!(self, Self::Asks(_) | Self::Opens(_) | Self::TakesBack)
+    }
 }
 
 /// The findings about a command: its first refusals with their counts and the number of others, and its changes that
@@ -314,10 +346,11 @@ pub(super) enum Refused {
         path: PathBuf,
         why: String,
     },
-    /// To change a file outside the roots.
+    /// To change a file outside the roots; says what an approver answered who was asked.
     Outside {
         #[serde(with = "path_bytes")]
         path: PathBuf,
+        answer: Option<MidwayAnswer>,
     },
     /// To reach a program of the machine by its socket.
     Socket {
@@ -333,7 +366,7 @@ pub(super) enum Refused {
         #[serde(with = "path_bytes")]
         path: PathBuf,
         reason: UnkeptReason,
-        answer: Option<UnkeptAnswer>,
+        answer: Option<MidwayAnswer>,
     },
 }
 
@@ -344,7 +377,7 @@ impl Refused {
             Self::Protected { path, .. }
             | Self::Content { path, .. }
             | Self::Denied { path, .. }
-            | Self::Outside { path }
+            | Self::Outside { path, .. }
             | Self::Socket { path }
             | Self::NotKept { path, .. } => Some(path),
             Self::Datagrams | Self::Network { .. } => None,
@@ -381,6 +414,7 @@ pub(super) enum Notice {
         grace_ms: u64,
         granted: Vec<String>,
         unkept: Unkept,
+        asks_outside: bool,
         room: u64,
         has_terminal: bool,
         /// The free space of each disk of the sandbox, in bytes.
@@ -398,7 +432,11 @@ pub(super) enum Command {
     /// Kill every process now.
     Kill,
     /// The answer to [`Report::Asks`].
-    Answer(UnkeptAnswer),
+    Answer(MidwayAnswer),
+    /// An approver is asked about [`Report::Opens`], so the clock of the command stops.
+    Asking,
+    /// The answer to [`Report::Opens`]. The opened file follows and, if it is not new, the same one for reading.
+    Opened(Result<(), NotOpened>),
 }
 
 /// Returns the two ends of a socket.

@@ -60,7 +60,7 @@ const MAX_DIFF: usize = 20;
 
 impl ShownQuestion {
     pub(crate) fn of(asked: &Question) -> Self {
-        let is_running = asked.unkept.is_some();
+        let is_running = asked.is_running;
         let cover = |(_, scope)| {
             let what = match scope {
                 Scope::Call => String::from(if is_running { "yes" } else { "once" }),

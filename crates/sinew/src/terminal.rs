@@ -322,6 +322,7 @@ mod tests {
             is_open: false,
             undo: sinew_tool::UndoCover::None,
             unkept: None,
+            is_running: false,
             diff: None,
             sandbox: None,
             rule: "execute",
@@ -397,7 +398,7 @@ mod tests {
             removes: true,
             why: "why",
         };
-        let question = Question { unkept: Some(change), ..question(&[]) };
+        let question = Question { unkept: Some(change), is_running: true, ..question(&[]) };
         let keys = "  y  yes\n  n  no, with a reason\n  ?  show everything\nGo on? [y/?/N] ";
         for (on_enter, unanswered) in
             [(OnEnter::Denies, Answer::No(None)), (OnEnter::AsByDefault, Answer::Gone)]

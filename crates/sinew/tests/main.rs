@@ -43,6 +43,7 @@ mod names;
 mod needs;
 mod objects;
 mod outside;
+mod outside_open;
 mod pipe;
 mod policy;
 mod race;

@@ -294,7 +294,7 @@ impl MemoryWorld {
             memo: Arc::clone(&self.memo),
             cancel: self.cancel.clone(),
             progress: Progress::default(),
-            unkept: None,
+            midway: None,
             deadline: self.deadline,
             sleep: |_| Box::pin(std::future::ready(())),
         })

@@ -35,8 +35,10 @@ pub struct Question {
     pub is_open: bool,
     /// How much of what the call does a checkpoint undoes.
     pub undo: UndoCover,
-    /// The change that the question is about, where its command runs already and waits.
+    /// The change that undo cannot keep, if the question is about one.
     pub unkept: Option<UnkeptChange>,
+    /// Whether the command runs already and waits for the answer.
+    pub is_running: bool,
     /// The change as a unified diff, if available.
     pub diff: Option<String>,
     /// The sandbox of a command and its missing features, if the call has one.

@@ -27,6 +27,7 @@ mod ledger;
 mod line;
 mod memo;
 mod messages;
+mod midway;
 mod name;
 mod needs;
 mod net;
@@ -45,7 +46,6 @@ mod slot;
 pub mod sync;
 mod tool_index;
 mod tools;
-mod unkept;
 pub mod visible;
 mod word_enum;
 mod world;
@@ -82,6 +82,9 @@ pub use messages::{
     AGENT, ChannelKind, ChannelMessage, Inbox, InboxMessage, MessageClaim, MessageTarget, Messages,
     NoMessages, Receiver, ReceiverClaim, SentMessage, UncertainMessage, no_messages,
 };
+pub use midway::{
+    AsksMidway, MidwayAnswer, OpensOutside, OutsideAnswer, OutsideFile, OutsideOpen, UnkeptChange,
+};
 pub use name::{name_matches, tool_matches, wire_name};
 pub use needs::{ExtraAccess, ExtraPath, Need, Needs};
 pub use net::{
@@ -108,7 +111,6 @@ pub use skills::{LoadedSkill, NoSkills, SkillCaller, SkillIndex, SkillInfo, Skil
 pub use slot::Slot;
 pub use tool_index::{FoundTool, FoundTools, NoTools, ToolIndex, ToolSearcher};
 pub use tools::{Prepared, Ran, Tool, ToolOrigin, function_call};
-pub use unkept::{AsksUnkept, UnkeptAnswer, UnkeptChange};
 pub use visible::{shown, shown_line, shown_path, visible_only};
 pub use world::{
     Becomes, Change, Clock, CommitError, Entry, Expect, FileKind, FileMeta, FileMode, FileOp,

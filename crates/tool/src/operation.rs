@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    AgentSpawner, AsksUnkept, BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects,
+    AgentSpawner, AsksMidway, BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects,
     Expect, Facts, FileError, FileOp, FileSettings, FileTarget, Kind, Memo, MessageClaim, Progress,
     Restore, SearchClaim, SkillIndex, Slot, Targets, ToolError, ToolIndex, UrlClaim, World,
     Written, agents, line_name,
@@ -66,8 +66,8 @@ pub struct Context {
     pub cancel: Cancel,
     /// Receives the progress of long work.
     pub progress: Progress,
-    /// Asks about changes of its command that undo cannot keep, if it may run only because it can be undone.
-    pub unkept: Option<Arc<dyn AsksUnkept>>,
+    /// Asks about its command while that runs.
+    pub midway: Option<Arc<dyn AsksMidway>>,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
     /// Waits without occupying a thread.

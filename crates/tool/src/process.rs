@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Analysis, AsksUnkept, Background, BoxFuture, Cancel, ExtraAccess, Kind, Need, Needs, News,
+    Analysis, AsksMidway, Background, BoxFuture, Cancel, ExtraAccess, Kind, Need, Needs, News,
     Progress, Screen, Size, ToolError, Typed, Wait,
 };
 
@@ -94,9 +94,9 @@ pub struct RunOptions {
     pub cancel: Cancel,
     /// Receives the amount of output.
     pub progress: Progress,
-    /// Asks about changes that undo cannot keep, where the command runs only because it can be undone. Without it they fail.
-    /// A background command is never asked about.
-    pub unkept: Option<Arc<dyn AsksUnkept>>,
+    /// Asks about files outside the roots, and about changes that undo cannot keep where the command runs only because it can
+    /// be undone. Without it these fail. A background command is never asked about.
+    pub midway: Option<Arc<dyn AsksMidway>>,
 }
 
 /// The head and tail of an output.

@@ -330,7 +330,7 @@ pub(crate) fn options(timeout: Duration) -> RunOptions {
         store_above: (50 << 10, 2_000),
         cancel: Cancel::default(),
         progress: Progress::default(),
-        unkept: None,
+        midway: None,
     }
 }
 

@@ -14,12 +14,12 @@ mod changed_paths;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -68,15 +68,34 @@ type Changed = (ChangedPaths, BTreeMap<PathBuf, OldState>, HashMap<PathBuf, u32>
 #[derive(Debug)]
 pub struct CommandDraft {
     shared: Arc<SharedCheckpoints>,
-    mark: CallContext,
-    /// Directories beside the roots that the command may change.
-    beside: Vec<PathBuf>,
-    since_ms: i64,
+    call: Arc<CommandCall>,
     path: PathBuf,
     dir: OwnedFd,
     log: File,
-    /// Locked while a process is responsible for the directory.
-    _call: File,
+}
+
+/// The call of a running command, in a file that is locked while a process is responsible for the directory.
+#[derive(Debug)]
+pub struct CommandCall {
+    mark: CallContext,
+    since_ms: i64,
+    /// Directories beside the roots that the command may change.
+    beside: Mutex<Vec<PathBuf>>,
+    file: File,
+}
+
+impl CommandCall {
+    /// Adds a directory that the command may change, also for the process that takes over if this one dies.
+    pub fn may_change(&self, dir: &Path) -> io::Result<()> {
+        let mut beside = lock(&self.beside);
+        if beside.iter().any(|known| dir.starts_with(known)) {
+            return Ok(());
+        }
+        beside.push(dir.to_owned());
+        let text = written(&self.mark, &beside, self.since_ms).to_string();
+        // It is longer than the one before.
+        self.file.write_all_at(text.as_bytes(), 0)
+    }
 }
 
 impl Checkpoints {
@@ -248,13 +267,14 @@ impl CommandDraft {
             options.mode(0o600).create_new(true);
             options
         };
-        let mut call = new().write(true).open(path.join(CALL))?;
+        let call = new().write(true).open(path.join(CALL))?;
         // Another process may just look whether it is locked.
         flock(&call, FlockOperation::LockExclusive)?;
-        call.write_all(written(&mark, &beside, since_ms).to_string().as_bytes())?;
+        call.write_all_at(written(&mark, &beside, since_ms).to_string().as_bytes(), 0)?;
         let log = new().append(true).open(path.join(LOG))?;
         let dir = openat(CWD, &path, DIRECTORY_READ, Mode::empty())?;
-        Ok(Self { shared, mark, beside, since_ms, path, dir, log, _call: call })
+        let call = CommandCall { mark, since_ms, beside: Mutex::new(beside), file: call };
+        Ok(Self { shared, call: Arc::new(call), path, dir, log })
     }
 
     /// Takes over a directory whose process died and whose command has ended.
@@ -285,16 +305,9 @@ impl CommandDraft {
             return Ok(Left::Ending);
         }
         let dir = openat(CWD, path, DIRECTORY_READ, Mode::empty())?;
-        Ok(Left::Taken(Box::new(Self {
-            shared,
-            mark,
-            beside,
-            since_ms,
-            path: path.to_owned(),
-            dir,
-            log,
-            _call: call,
-        })))
+        let call = CommandCall { mark, since_ms, beside: Mutex::new(beside), file: call };
+        let (call, path) = (Arc::new(call), path.to_owned());
+        Ok(Left::Taken(Box::new(Self { shared, call, path, dir, log })))
     }
 
     /// Returns the directory for before-images.
@@ -305,6 +318,11 @@ impl CommandDraft {
     /// Returns the undo log, to append to.
     pub fn log(&self) -> BorrowedFd<'_> {
         self.log.as_fd()
+    }
+
+    /// Returns the call of the command.
+    pub fn call(&self) -> &Arc<CommandCall> {
+        &self.call
     }
 
     /// Returns whether the command changed nothing so far.
@@ -329,7 +347,7 @@ impl CommandDraft {
         let known = match ended {
             Ended::Seen => None,
             Ended::Unseen => self.shared.read(|connection| {
-                Ok(index::checkpoint_of(connection, &self.mark, self.since_ms)?)
+                Ok(index::checkpoint_of(connection, &self.call.mark, self.call.since_ms)?)
             })?,
         };
         if known.is_some_and(|(_, has_entries)| has_entries) {
@@ -374,7 +392,8 @@ impl CommandDraft {
         let written = fstat(&file).map_err(CheckpointError::of_store)?;
         let mut bytes = Vec::new();
         file.take(MAX_LOG).read_to_end(&mut bytes).map_err(unusable)?;
-        let dirs = self.mark.roots.iter().chain(&self.beside);
+        let beside = lock(&self.call.beside);
+        let dirs = self.call.mark.roots.iter().chain(beside.iter());
         let mut paths = ChangedPaths::of(&self.shared, &self.path, dirs, changes)?;
         let mut groups = undo_log::read(&bytes);
         if ended == Ended::Unseen {
@@ -420,7 +439,7 @@ impl CommandDraft {
     ) -> Result<CheckpointId, CheckpointError> {
         let entries =
             entries.iter().map(|(path, (before, after))| (path.as_path(), before, after.as_ref()));
-        self.shared.record(&self.mark, id, entries, (n_new, true), PATIENT)
+        self.shared.record(&self.call.mark, id, entries, (n_new, true), PATIENT)
     }
 }
 

@@ -3,25 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use sinew_guard::{ApprovalFingerprint, Guard, Rule};
+use sinew_guard::{ApprovalFingerprint, Guard};
 use sinew_tool::agents::is_sub_agent;
 use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
-    Answer, AsksUnkept, CommandLine, Context, Cost, Cover, Event, Kind, Preview, Question, Request,
-    Ruling, Scope, Targets, ToolError, ToolIndex, Verdict, World,
+    Answer, AsksMidway, Context, Cost, Cover, Kind, Preview, Question, Ruling, Targets, ToolError,
+    ToolIndex, Verdict, World,
 };
 
 use super::approval_hooks;
 use super::decode::Decoded;
 use super::judge::Judged;
-use super::open::{Open, digest_of_question};
+use super::midway::MidwayAsker;
+use super::open::{Open, asked_for, digest_of_question};
 use super::run::in_time;
-use super::unkept::UnkeptAsker;
+use super::standing::{covers, grant};
 use crate::approvals::Approvals;
 use crate::broker::{About, Digest};
-use crate::grants::SessionGrant;
 use crate::hooks::messages;
-use crate::question;
 use crate::runtime::{CallOptions, Runtime};
 use crate::session_turns::HeldTurn;
 
@@ -35,7 +34,7 @@ pub(super) struct Clear {
     /// Held until the call ends, where the dialect takes turns.
     pub(super) session_turn: Option<HeldTurn>,
     /// Asks about what undo cannot keep of its command, if that runs only because it can be undone.
-    pub(super) unkept: Option<Arc<UnkeptAsker>>,
+    pub(super) midway: Option<Arc<MidwayAsker>>,
 }
 
 /// The result of the question about a call.
@@ -69,13 +68,12 @@ pub(super) async fn clear(
     };
     let Judged { decoded, call, .. } = judged;
     let (effects, ruling) = (call.effects(), call.ruling().clone());
-    let must_undo = call.must_undo();
     let places = places(&call);
     let clearance = match asked {
         Some(Asked::Looking) => {
             let world = call.looking().ok_or_else(|| denied_by_rule(&ruling))?;
             let context = context(runtime, &decoded, places, world, open, options);
-            let (temporaries, unkept) = (Vec::new(), None);
+            let (temporaries, midway) = (Vec::new(), None);
             return Ok(Clear {
                 decoded,
                 effects,
@@ -83,7 +81,7 @@ pub(super) async fn clear(
                 temporaries,
                 ruling,
                 session_turn,
-                unkept,
+                midway,
             });
         }
         Some(Asked::Answered(answer, fingerprint)) => call.by_answer(&answer, &fingerprint)?,
@@ -93,12 +91,13 @@ pub(super) async fn clear(
     let cleared = Guard::clear(clearance.ok_or_else(|| denied_by_rule(&ruling))?)?;
     let mut context = context(runtime, &decoded, places, cleared.world, open, options);
     let temporaries = cleared.temporaries;
-    let unkept = (must_undo && context.targets.command.is_some()).then(|| {
-        let about = (&context.targets, &decoded.shown_arguments);
-        UnkeptAsker::new(runtime, (&decoded.tool, effects), about, open)
-    });
-    context.unkept = unkept.clone().map(|asker| asker as Arc<dyn AsksUnkept>);
-    Ok(Clear { decoded, effects, context, temporaries, ruling, session_turn, unkept })
+    let midway = context
+        .targets
+        .command
+        .is_some()
+        .then(|| MidwayAsker::new(runtime, &decoded, (effects, &context.targets), open));
+    context.midway = midway.clone().map(|asker| asker as Arc<dyn AsksMidway>);
+    Ok(Clear { decoded, effects, context, temporaries, ruling, session_turn, midway })
 }
 
 /// Waits for the turn of a call in its session. A call of another call takes none, since that one has it; sub-agents have
@@ -158,7 +157,7 @@ fn context(
             true => options.progress.without_output(),
             false => options.progress.clone(),
         },
-        unkept: None,
+        midway: None,
         deadline: open.request.deadline,
         sleep: |time| Box::pin(tokio::time::sleep(time)),
     }
@@ -214,11 +213,12 @@ async fn ask(
     let fingerprint = call.fingerprint()?;
     let always = call.always();
     let digest = judged.digest.unwrap_or_else(|| open.digest(call));
-    let covers = covers(runtime, judged, always.as_deref());
+    let covers = covers(runtime, (judged.decoded.tool.name(), call), always.as_deref());
     let answer = put(runtime, judged, open, options, (diff, covers, &fingerprint, digest)).await?;
     match answer {
         Answer::Yes(scope) => {
-            grant(runtime, open, scope, always, digest).await?;
+            let by = (session.as_str(), open.request.call_id.as_str(), open.entry.approver());
+            grant(runtime, by, scope, always, digest).await?;
             Ok(Asked::Answered(Answer::Yes(scope), fingerprint))
         }
         Answer::No(words) => Err(ToolError::new(
@@ -270,6 +270,7 @@ async fn put(
             is_open: call.loads_unnamed(),
             undo: call.undo_cover(),
             unkept: None,
+            is_running: false,
             diff: diff.clone(),
             sandbox: match call.leaves_sandbox() {
                 true => Some(String::from("none")),
@@ -331,98 +332,6 @@ async fn put(
 
 fn cancelled() -> ToolError {
     ToolError::new(Kind::Cancelled, "the call was cancelled")
-}
-
-/// Returns the scopes that an answer can cover beside the call itself.
-fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Cover> {
-    let Judged { decoded, call, .. } = judged;
-    let mut covers = Vec::new();
-    let targets = call.contained().targets();
-    // The same command words may meet other files, so commands get patterns, not exact grants.
-    if call.can_be_granted() && targets.command.is_none() {
-        let what = vec![format!("{} with these arguments", decoded.tool.name())];
-        covers.push(Cover { scope: Scope::Exact, what, only_at_terminal: false });
-    }
-    let is_long = |line: &CommandLine| match line {
-        CommandLine::Shell(_, text) => question::MAX_SHOWN_COMMAND < text.len(),
-        CommandLine::Argv(_) => false,
-    };
-    // A long text must be read in full, each time.
-    let is_long = targets.command.as_ref().is_some_and(|one| is_long(&one.command.line));
-    if let Some(rules) = always.filter(|_| !is_long) {
-        let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
-        let only_at_terminal = call.leaves_sandbox();
-        covers.push(Cover { scope: Scope::Session, what: what.clone(), only_at_terminal });
-        if runtime.grant_store.is_some() {
-            covers.push(Cover { scope: Scope::Forever, what, only_at_terminal });
-        }
-    }
-    covers
-}
-
-/// Returns the call whose client is asked.
-pub(super) fn asked_for(runtime: &Runtime, request: &Request) -> String {
-    runtime.sub_agents.asked_for(request.agent.as_deref(), &request.call_id)
-}
-
-/// Keeps grants as long as the session. Blocks elsewhere: another process may write to the store.
-async fn keep_stored(runtime: &Arc<Runtime>, session: &str, grants: Vec<SessionGrant>) {
-    let (kept, session_name, stored) = (Arc::clone(runtime), session.to_owned(), grants.clone());
-    let storing = move || kept.grants.store(&session_name, &stored);
-    // Grants that cannot be stored count until the process ends.
-    let _ = tokio::task::spawn_blocking(storing).await;
-    runtime.grants.keep(session, grants);
-}
-
-fn of_rules(rules: Vec<Rule>) -> Vec<SessionGrant> {
-    rules.into_iter().map(|rule| SessionGrant::Rule(Box::new(rule))).collect()
-}
-
-/// Stores the grants of an answer and settles other pending questions that they cover.
-async fn grant(
-    runtime: &Arc<Runtime>,
-    open: &Open,
-    scope: Scope,
-    always: Option<Vec<Rule>>,
-    digest: Digest,
-) -> Result<(), ToolError> {
-    let session = open.request.session.as_str();
-    let rules = always.unwrap_or_default();
-    let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
-    match scope {
-        Scope::Call => return Ok(()),
-        Scope::Exact => keep_stored(runtime, session, vec![SessionGrant::Call(digest)]).await,
-        Scope::Session => keep_stored(runtime, session, of_rules(rules)).await,
-        Scope::Forever => {
-            if let Some(grant_store) = &runtime.grant_store {
-                // Blocks: another process may hold the grant store.
-                let (grant_store, rules) = (Arc::clone(grant_store), rules.clone());
-                let kept = tokio::task::spawn_blocking(move || grant_store.keep(&rules)).await;
-                kept.unwrap_or_else(|error| {
-                    Err(ToolError::new(Kind::ExecutionFailed, "the answer could not be kept")
-                        .source(error.to_string()))
-                })?;
-            }
-            // Stored once: who takes the rule away is asked again, also in this session.
-            runtime.grants.keep(session, of_rules(rules));
-        }
-    }
-    let what = match scope {
-        Scope::Exact => String::from("one call as it is"),
-        _ => what.join(", "),
-    };
-    runtime.ledger.event(Event {
-        kind: "grant",
-        text: format!(
-            "{}: {what}; answered by {} for the call {}",
-            scope.as_str(),
-            open.entry.approver().unwrap_or("nobody"),
-            open.request.call_id
-        ),
-        session: Some(session.to_owned()),
-    });
-    runtime.broker.tell_granted();
-    Ok(())
 }
 
 /// Computes the preview of a call; a long one runs on a blocking thread.

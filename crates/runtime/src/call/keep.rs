@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sinew_tool::{Context, Cost, Kind, Prepared, Ruling, ToolError};
 
 use super::clear::Clear;
+use super::midway::MidwayAsker;
 use super::open::Open;
-use super::unkept::UnkeptAsker;
 use crate::path_queue::HeldPaths;
 use crate::runtime::{CallOptions, Runtime};
 use crate::session_turns::HeldTurn;
@@ -21,15 +21,15 @@ pub(super) struct Kept {
     pub(super) turns: Option<HeldPaths>,
     /// Held until the call ends, where the dialect takes turns.
     pub(super) session_turn: Option<HeldTurn>,
-    pub(super) unkept: Option<Arc<UnkeptAsker>>,
+    pub(super) midway: Option<Arc<MidwayAsker>>,
 }
 
 /// Continues a call that changes nothing.
 pub(super) fn observing(clear: Clear) -> Kept {
-    let Clear { decoded, context, ruling, session_turn, unkept, .. } = clear;
+    let Clear { decoded, context, ruling, session_turn, midway, .. } = clear;
     let cost = decoded.prepared.cost(&context.targets);
     let prepared = decoded.prepared;
-    Kept { prepared, cost, context, ruling, turns: None, session_turn, unkept }
+    Kept { prepared, cost, context, ruling, turns: None, session_turn, midway }
 }
 
 /// Queues a call with the changes to its paths, and records its intent.

@@ -51,6 +51,11 @@ pub(super) fn digest_of_question(
     hasher.finalize().into()
 }
 
+/// Returns the call whose client is asked.
+pub(super) fn asked_for(runtime: &Runtime, request: &Request) -> String {
+    runtime.sub_agents.asked_for(request.agent.as_deref(), &request.call_id)
+}
+
 impl Open {
     /// Hashes what a call says; equal digests mean equal calls of a session.
     pub(super) fn digest(&self, call: &Judged) -> Digest {

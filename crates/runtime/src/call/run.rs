@@ -8,9 +8,9 @@ use std::time::Instant;
 use sinew_tool::{Cancel, Context, Cost, Kind, Prepared, Ran, Ruling, Targets, ToolError};
 
 use super::keep::Kept;
+use super::midway::MidwayAsker;
 use super::open::Open;
 use super::tell;
-use super::unkept::UnkeptAsker;
 use crate::caught::panicked;
 use crate::runtime::{CallOptions, Runtime};
 
@@ -29,14 +29,14 @@ pub(super) async fn run(
     open: &mut Open,
     options: &CallOptions,
 ) -> Result<Done, ToolError> {
-    let Kept { prepared, cost, context, ruling, turns, session_turn, unkept } = kept;
+    let Kept { prepared, cost, context, ruling, turns, session_turn, midway } = kept;
     let notes = prepared.notes().to_vec();
     let result = match cost {
         Cost::Cheap => prepared.run(context.clone()).await,
         Cost::Long => Box::pin(on_thread(runtime, prepared, context.clone(), options)).await,
-        Cost::Waits => Box::pin(waiting(prepared, &context, unkept.as_deref(), options)).await,
+        Cost::Waits => Box::pin(waiting(prepared, &context, midway.as_deref(), options)).await,
     };
-    unkept.inspect(|asker| asker.end(&mut open.entry));
+    midway.inspect(|asker| asker.end(&mut open.entry));
     open.entry.changed(context.world.files.changes());
     let used = context.world.processes.used();
     open.checkpoint = context.world.files.checkpoint().or_else(|| used.checkpoint.clone());
@@ -79,11 +79,11 @@ fn lost(error: tokio::task::JoinError) -> ToolError {
 async fn waiting(
     prepared: Box<dyn Prepared>,
     context: &Context,
-    unkept: Option<&UnkeptAsker>,
+    midway: Option<&MidwayAsker>,
     options: &CallOptions,
 ) -> Result<Box<dyn Ran>, ToolError> {
     let late = async {
-        match (context.deadline, unkept) {
+        match (context.deadline, midway) {
             (Some(at), Some(asker)) => asker.until(at).await,
             (at, _) => until(at).await,
         }

@@ -192,8 +192,9 @@ impl CallHandler {
         // A pipe, a socket or an unlinked file is no file of the machine.
         let is_unnamed =
             || !real.is_absolute() || fstat(target).is_ok_and(|stat| stat.st_nlink == 0);
-        if !self.judge.may_set_attributes(&real) && !is_unnamed() {
-            self.found.refuse(Refused::Outside { path: real });
+        let is_handed_out = self.images.as_ref().is_some_and(|images| images.is_handed_out(&real));
+        if !self.judge.may_set_attributes(&real) && !is_handed_out && !is_unnamed() {
+            self.found.refuse(Refused::Outside { path: real, answer: None });
             return Err(Errno::PERM);
         }
         Ok(real)

@@ -33,7 +33,7 @@ use crate::spawn;
 use crate::wire::{Asked, Refused, Unkept};
 use sinew_fs::stat::identity_of;
 use sinew_fs::undo_log::{self, BeforeImage, FileBefore, Origins, UndoRecord, UnkeptReason};
-use sinew_tool::UnkeptAnswer;
+use sinew_tool::MidwayAnswer;
 
 /// The most paths of one command that are kept.
 const MAX_PATHS: usize = 50_000;
@@ -64,8 +64,10 @@ pub(crate) struct UndoHandles {
     pub(crate) unkept: Unkept,
     /// How many bytes of old contents can be kept.
     pub(crate) room: u64,
-    /// The question about them.
+    /// The question about them, and about files outside the roots.
     pub(crate) question: Option<Arc<PendingQuestion>>,
+    /// Whether files outside the roots are asked about that it opens for writing.
+    pub(crate) asks_outside: bool,
 }
 
 /// The identity of a directory, and the directory as sinew sees it.
@@ -109,18 +111,20 @@ pub(super) struct BeforeImages {
     /// How many bytes of old contents can be kept.
     room: u64,
     /// The answer of an approver who was asked about what cannot.
-    answer: RefCell<Option<UnkeptAnswer>>,
+    answer: RefCell<Option<MidwayAnswer>>,
     /// The change that the current call would make, if an approver is to be asked about it.
     asked: RefCell<Option<Asked>>,
     /// Notes the changes that fail because they cannot be kept.
     found: Found,
     /// Directories that tools make anew, of which only what can be kept is.
     kept_in_part: RefCell<HashSet<PathBuf>>,
+    /// Files outside the roots that sinew opened for the command.
+    handed_out: RefCell<HashSet<PathBuf>>,
 }
 
 impl BeforeImages {
     pub(super) fn new(undo: UndoHandles, found: &Found, has_all: &Arc<AtomicBool>) -> Self {
-        let UndoHandles { dir, log, unkept, room, question: _ } = undo;
+        let UndoHandles { dir, log, unkept, room, question: _, asks_outside: _ } = undo;
         // A lock of its own shows that the command still runs, if sinew dies.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
         let own = openat(CWD, path::by_number(&log), flags, Mode::empty());
@@ -153,7 +157,18 @@ impl BeforeImages {
             asked: RefCell::default(),
             found: found.clone(),
             kept_in_part: RefCell::default(),
+            handed_out: RefCell::default(),
         }
+    }
+
+    /// Keeps the changes of a file outside the roots from now on.
+    pub(super) fn hand_out(&self, real: &Path) {
+        self.handed_out.borrow_mut().insert(real.to_owned());
+    }
+
+    /// Returns whether sinew opened a file outside the roots for the command.
+    pub(super) fn is_handed_out(&self, real: &Path) -> bool {
+        self.handed_out.borrow().contains(real)
     }
 
     /// Appends records to the log.
@@ -287,10 +302,10 @@ impl BeforeImages {
     }
 
     /// Makes changes from now on that cannot be kept, or lets them fail.
-    pub(super) fn settle(&self, answer: UnkeptAnswer) {
+    pub(super) fn settle(&self, answer: MidwayAnswer) {
         self.unkept.set(match answer {
-            UnkeptAnswer::Yes => Unkept::Made,
-            UnkeptAnswer::No(_) | UnkeptAnswer::TimedOut | UnkeptAnswer::Unanswered => {
+            MidwayAnswer::Yes => Unkept::Made,
+            MidwayAnswer::No(_) | MidwayAnswer::TimedOut | MidwayAnswer::Unanswered => {
                 Unkept::Fails
             }
         });
@@ -399,7 +414,9 @@ impl BeforeImages {
 
     fn copy_to(&self, file: &OwnedFd, number: u64, size: u64) -> Result<(), Errno> {
         let readable = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(CWD, path::by_number(file), readable, Mode::empty())?;
+        // A file outside the roots is open for reading already.
+        let opened = openat(CWD, path::by_number(file), readable, Mode::empty());
+        let file = opened.or_else(|errno| file.try_clone().map_err(|_| errno))?;
         let mask = umask(Mode::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;

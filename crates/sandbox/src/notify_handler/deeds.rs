@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -41,7 +41,14 @@ impl CallHandler {
         let own_link =
             flags.contains(OFlags::NOFOLLOW) || flags.contains(OFlags::CREATE | OFlags::EXCL);
         for _ in 0..MAX_LINKS {
-            let mut place = Place::find(caller, start, &path)?;
+            let mut place = match Place::find(caller, start, &path) {
+                // It may be there on the machine.
+                Err(Errno::NOENT) if may_wait(flags) && self.may_be_unseen(&path) => {
+                    let mode = mode_of(mode) - SETS_RIGHTS - caller.umask()?;
+                    return Err(self.want_outside(&path, (flags, mode), Errno::NOENT));
+                }
+                found => found?,
+            };
             // A name that must be new is looked at only if its judgement depends on the existing entry.
             let must_be_new = flags.contains(OFlags::CREATE | OFlags::EXCL)
                 && !unnamed
@@ -191,7 +198,13 @@ impl CallHandler {
                 Err(errno) => {
                     let writes = flags & OFlags::RWMODE != OFlags::RDONLY;
                     let changes = writes || kind.is_none() || flags.contains(OFlags::TRUNC);
-                    Err(self.refused_unless_read(&place.real()?, errno, changes))
+                    let is_file = matches!(kind, None | Some(FileType::RegularFile));
+                    let real = place.real()?;
+                    if may_wait(flags) && is_file && self.is_closed(&real, errno) {
+                        let mode = mode - caller.umask()?;
+                        return Err(self.want_outside(&real, (flags, mode), errno));
+                    }
+                    Err(self.refused_unless_read(&real, errno, changes))
                 }
             },
         }
@@ -208,6 +221,16 @@ impl CallHandler {
         }
         let path = format!("/dev/pts/{}", rustix::fs::minor(device));
         openat(CWD, path, flags, Mode::empty())
+    }
+
+    /// Returns whether a missing path may be one that the sandbox hides: an absolute one outside the roots.
+    fn may_be_unseen(&self, path: &Path) -> bool {
+        let is_plain =
+            |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        path.is_absolute()
+            && path.components().all(is_plain)
+            && !self.judge.is_beneath_a_root(path)
+            && self.is_closed(path, Errno::ACCESS)
     }
 
     fn refused_unless_read(&self, real: &Path, errno: Errno, changes: bool) -> Errno {
@@ -446,7 +469,8 @@ impl CallHandler {
             return Err(Errno::INVAL);
         }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
-        match self.open(caller, here(), path, flags, 0)? {
+        let opened = self.open(caller, here(), path, flags, 0);
+        match opened.inspect_err(|_| self.refuse_wanted())? {
             Some(SyscallAnswer::Handle(_, _)) if self.means.max_file_bytes < length => {
                 Err(Errno::FBIG)
             }
@@ -454,6 +478,17 @@ impl CallHandler {
             _ => Err(Errno::INVAL),
         }
     }
+}
+
+/// Returns whether a file outside the roots may be asked about that is opened so: to be written. What is opened for both is
+/// perhaps a database that is only read, or a temporary file, which would get its name by a rename that fails there.
+fn may_wait(flags: OFlags) -> bool {
+    let is_written = match flags & OFlags::RWMODE {
+        OFlags::WRONLY => true,
+        OFlags::RDWR => flags.intersects(OFlags::TRUNC | OFlags::APPEND),
+        _ => false,
+    };
+    is_written && !flags.contains(OFlags::TMPFILE)
 }
 
 /// What a call makes at a new name.

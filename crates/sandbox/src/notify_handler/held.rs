@@ -1,16 +1,21 @@
-//! Calls that wait while an approver is asked about a change that undo cannot keep.
+//! Calls that wait while an approver is asked: about a change that undo cannot keep, or about a file outside the roots that
+//! is opened for writing.
 
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, ftruncate};
 use rustix::io::Errno;
+use sinew_tool::{MidwayAnswer, OutsideFile};
 
 use super::CallHandler;
-use crate::asking::PendingQuestion;
-use crate::spawn::Call;
-use sinew_tool::UnkeptAnswer;
+use super::before_images::UndoHandles;
+use crate::asking::{Answered, PendingQuestion};
+use crate::spawn::{Call, SyscallAnswer};
+use crate::wire::{NotOpened, OutsideOpen, Refused, Report};
 
 /// The most calls that wait for one answer. More stay with the kernel meanwhile, and so do those that would not wait.
 const MAX_HELD: usize = 1_024;
@@ -18,18 +23,32 @@ const MAX_HELD: usize = 1_024;
 const CHECKED_EACH: Duration = Duration::from_millis(500);
 
 /// The held calls of a command.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct HeldCalls {
-    /// Asks, if an approver is asked about such changes of the command.
+    /// Asks, if an approver is asked about the command.
     question: Option<Arc<PendingQuestion>>,
+    /// Whether files outside the roots are asked about.
+    asks_outside: bool,
     stage: Cell<Stage>,
     n_asked: Cell<u32>,
     /// When the held calls were checked last.
     checked_at: Cell<Option<Instant>>,
     calls: RefCell<Vec<Call>>,
+    /// The file outside the roots that the current call opens, with the error that it gets otherwise.
+    wanted: RefCell<Option<(OutsideOpen, Errno)>>,
+    /// The call that asked for such a file.
+    opening: RefCell<Option<OpeningCall>>,
 }
 
-/// The most questions about one command, of which all but the last were taken back.
+/// A call that waits for a file outside the roots.
+struct OpeningCall {
+    call: Call,
+    wanted: OutsideOpen,
+    /// Its error where the file is not opened.
+    otherwise: Errno,
+}
+
+/// The most questions about what undo cannot keep of one command, of which all but the last were taken back.
 const MAX_ASKED: u32 = 3;
 
 /// How far the question is.
@@ -43,8 +62,9 @@ enum Stage {
 }
 
 impl HeldCalls {
-    pub(super) fn new(question: Option<Arc<PendingQuestion>>) -> Self {
-        Self { question, ..Self::default() }
+    pub(super) fn new(undo: &UndoHandles) -> Self {
+        let UndoHandles { question, asks_outside, .. } = undo;
+        Self { question: question.clone(), asks_outside: *asks_outside, ..Self::default() }
     }
 }
 
@@ -91,19 +111,71 @@ impl CallHandler {
             return false;
         };
         let Some(asked) = images.take_asked(removes(&call)) else { return false };
-        if self.held.stage.get() == Stage::Settled && question.ask(asked.clone()).is_err() {
-            images.settle(UnkeptAnswer::Unanswered);
-            images.put_asked(asked);
-            images.note_refused();
-            return false;
-        }
         if self.held.stage.get() == Stage::Settled {
-            self.held.stage.set(Stage::Waits);
+            if question.ask(&Report::Asks(asked.clone())).is_err() {
+                images.settle(MidwayAnswer::Unanswered);
+                images.put_asked(asked);
+                images.note_refused();
+                return false;
+            }
             self.held.n_asked.set(self.held.n_asked.get() + 1);
-            self.held.checked_at.set(Some(Instant::now()));
+            self.begin_to_wait();
         }
         self.held.calls.borrow_mut().push(call);
         true
+    }
+
+    /// Remembers the file outside the roots that a call would open, with the error that it gets otherwise.
+    pub(super) fn want_outside(
+        &self,
+        path: &Path,
+        (flags, mode): (OFlags, Mode),
+        otherwise: Errno,
+    ) -> Errno {
+        let (flags, mode) = (flags.bits(), mode.as_raw_mode());
+        let wanted = OutsideOpen { path: path.to_owned(), flags, mode };
+        *self.held.wanted.borrow_mut() = Some((wanted, otherwise));
+        otherwise
+    }
+
+    /// Holds a call that would open a file outside the roots, while sinew is asked for it. Returns whether it is held.
+    pub(super) fn holds_outside(&self, call: Call) -> bool {
+        let Some((wanted, otherwise)) = self.held.wanted.take() else { return false };
+        let question = self.held.question.as_ref().filter(|_| self.held.asks_outside);
+        let Some((question, _)) = question.zip(self.images.as_ref()) else {
+            self.refuse_outside(&wanted, otherwise, None);
+            return false;
+        };
+        if self.held.stage.get() != Stage::Settled {
+            self.held.calls.borrow_mut().push(call);
+            return true;
+        }
+        if question.ask(&Report::Opens(wanted.clone())).is_err() {
+            self.refuse_outside(&wanted, otherwise, None);
+            return false;
+        }
+        *self.held.opening.borrow_mut() = Some(OpeningCall { call, wanted, otherwise });
+        self.begin_to_wait();
+        true
+    }
+
+    /// Refuses the file outside the roots that the current call would open: it is no call that opens files.
+    pub(super) fn refuse_wanted(&self) {
+        if let Some((wanted, otherwise)) = self.held.wanted.take() {
+            self.refuse_outside(&wanted, otherwise, None);
+        }
+    }
+
+    fn begin_to_wait(&self) {
+        self.held.stage.set(Stage::Waits);
+        self.held.checked_at.set(Some(Instant::now()));
+    }
+
+    /// Notes a file outside the roots that is not opened. One that the command does not see is missing for it.
+    fn refuse_outside(&self, wanted: &OutsideOpen, otherwise: Errno, answer: Option<MidwayAnswer>) {
+        if otherwise != Errno::NOENT || answer.is_some() {
+            self.found.refuse(Refused::Outside { path: wanted.path.clone(), answer });
+        }
     }
 
     /// Drops held calls whose callers are gone, and takes the question back with the last one.
@@ -111,7 +183,9 @@ impl CallHandler {
         self.held.checked_at.set(Some(Instant::now()));
         let mut held = self.held.calls.borrow_mut();
         held.retain(|call| self.calls.waits(call));
-        if held.is_empty() && self.held.stage.get() == Stage::Waits {
+        let opening = self.held.opening.borrow();
+        let is_left = opening.as_ref().is_some_and(|opening| self.calls.waits(&opening.call));
+        if held.is_empty() && !is_left && self.held.stage.get() == Stage::Waits {
             self.held.stage.set(Stage::TakenBack);
             question.take_back();
         }
@@ -119,18 +193,73 @@ impl CallHandler {
 
     /// Performs the held calls once more, with the answer.
     fn answer_held(&self, question: &PendingQuestion) {
-        let (Some(images), Some(answer)) = (&self.images, question.take()) else { return };
+        let Some(answered) = question.take() else { return };
         let was_taken_back = self.held.stage.replace(Stage::Settled) == Stage::TakenBack;
-        let asks_again = was_taken_back && self.held.n_asked.get() < MAX_ASKED;
-        if !(asks_again && answer == UnkeptAnswer::Unanswered) {
-            images.settle(answer);
+        let opening = self.held.opening.take();
+        match answered {
+            Answered::Unkept(answer) => {
+                let asks_again = was_taken_back && self.held.n_asked.get() < MAX_ASKED;
+                if !(asks_again && answer == MidwayAnswer::Unanswered)
+                    && let Some(images) = &self.images
+                {
+                    images.settle(answer);
+                }
+            }
+            Answered::Outside(opened) => {
+                if let Some(opening) = opening {
+                    self.open_outside(opening, opened);
+                }
+            }
         }
         for call in self.held.calls.take() {
-            // The number of a thread that is gone may be that of another.
             if self.calls.waits(&call) {
                 self.answer(call);
             }
         }
+    }
+
+    /// Answers the call that asked for a file outside the roots.
+    fn open_outside(&self, opening: OpeningCall, opened: Result<OutsideFile, NotOpened>) {
+        let OpeningCall { call, wanted, otherwise } = opening;
+        let waits = self.calls.waits(&call);
+        let answer = match opened {
+            // Of a caller that is gone, a file that was made for it remains.
+            Ok(file) if !waits && file.before.is_some() => return,
+            Ok(file) => self.lock_calls(&call).and_then(|_turn| self.keep_outside(&wanted, file)),
+            Err(NotOpened::Failed(number)) => Err(Errno::from_raw_os_error(number)),
+            Err(NotOpened::Refused(answer)) => {
+                let answer = Some(answer).filter(|answer| *answer != MidwayAnswer::Unanswered);
+                self.refuse_outside(&wanted, otherwise, answer);
+                Err(otherwise)
+            }
+        };
+        if waits {
+            self.give(call, answer.map(Some));
+        }
+    }
+
+    /// Keeps the old state of a file outside the roots, truncates it if that is wanted, and returns it.
+    fn keep_outside(
+        &self,
+        wanted: &OutsideOpen,
+        OutsideFile { file, before }: OutsideFile,
+    ) -> Result<SyscallAnswer, Errno> {
+        let OutsideOpen { path, flags, .. } = wanted;
+        let images = self.images.as_ref().ok_or(Errno::ACCESS)?;
+        images.hand_out(path);
+        let flags = OFlags::from_bits_retain(*flags);
+        let truncates = flags.contains(OFlags::TRUNC) && before.is_some();
+        let open = || {
+            if truncates {
+                ftruncate(&file, 0)?;
+            }
+            Ok(())
+        };
+        match &before {
+            None => self.making(path, open)?,
+            Some(before) => self.writing(path, before, open)?,
+        }
+        Ok(SyscallAnswer::Handle(file, flags.contains(OFlags::CLOEXEC)))
     }
 }
 

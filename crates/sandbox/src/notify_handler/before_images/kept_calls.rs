@@ -28,10 +28,11 @@ impl CallHandler {
         self.recording(real).filter(|images| !self.is_rebuilt(images, real))
     }
 
-    /// Returns the images of the command, if a path is in a root.
+    /// Returns the images of the command, if a path is in a root, or sinew opened it for the command.
     fn recording(&self, real: &Path) -> Option<&BeforeImages> {
         let images = self.images.as_ref()?;
-        (images.is_used() && self.judge.is_beneath_a_root(real)).then_some(images)
+        let is_kept = self.judge.is_beneath_a_root(real) || images.is_handed_out(real);
+        (images.is_used() && is_kept).then_some(images)
     }
 
     /// Returns whether a path is in a directory that tools make anew; the first time, the log says so.

@@ -1,4 +1,5 @@
-//! unkept: asks about a change of the running command that undo cannot keep. The command waits, and no deadline passes.
+//! midway: asks about the running command, which waits: about a change that undo cannot keep, or a file outside the roots
+//! that it opens for writing. No deadline passes meanwhile.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -6,53 +7,43 @@ use std::time::{Duration, Instant};
 
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Answer, Arguments, AsksUnkept, Clock, Question, Targets, Tool, UndoCover, UnkeptAnswer,
-    UnkeptChange,
+    Answer, AsksMidway, Clock, Effects, MidwayAnswer, OutsideAnswer, OutsideOpen, Question,
+    Targets, UnkeptChange,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::approval_hooks;
-use super::open::{Entry, Open};
-use crate::broker::About;
+use super::decode::Decoded;
+use super::open::{Entry, Open, asked_for};
+use super::running_call::{QuestionOrder, RunningCall};
+use crate::broker::{About, Digest};
 use crate::runtime::Runtime;
 
-/// The rule of the question.
-const UNKEPT: &str = "unkept";
+/// The rule of a question about what undo cannot keep.
+pub(super) const UNKEPT: &str = "unkept";
 
 /// The longest words of an approver in a reply, in bytes.
 const MAX_WORDS: usize = 4_096;
 
 /// Asks about the command of one call.
-pub(super) struct UnkeptAsker {
+pub(super) struct MidwayAsker {
     runtime: Arc<Runtime>,
     /// Runs the question: the command may be followed on a thread of its own.
     tasks: Option<Handle>,
-    call: Arc<AskingCall>,
+    call: Arc<RunningCall>,
     state: Arc<QuestionState>,
 }
 
-impl fmt::Debug for UnkeptAsker {
+impl fmt::Debug for MidwayAsker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnkeptAsker").field("call_id", &self.call.call_id).finish_non_exhaustive()
+        f.debug_struct("MidwayAsker").field("call_id", &self.call.call_id()).finish_non_exhaustive()
     }
 }
 
-/// What a question says of its call.
-struct AskingCall {
-    tool: Arc<dyn Tool>,
-    effects: Vec<&'static str>,
-    targets: Arc<Targets>,
-    arguments: Arguments,
-    session: String,
-    agent: Option<String>,
-    call_id: String,
-    asked_for: String,
-}
-
 /// The question of a command so far.
-struct QuestionState {
+pub(super) struct QuestionState {
     clock: Arc<dyn Clock>,
     progress: Mutex<AskingProgress>,
     /// Wakes the deadline once nothing waits any more.
@@ -106,24 +97,15 @@ impl Drop for AbortOnDrop {
     }
 }
 
-impl UnkeptAsker {
+impl MidwayAsker {
     pub(super) fn new(
         runtime: &Arc<Runtime>,
-        (tool, effects): (&Arc<dyn Tool>, sinew_tool::Effects),
-        (targets, arguments): (&Arc<Targets>, &Arguments),
+        decoded: &Decoded,
+        (effects, targets): (Effects, &Arc<Targets>),
         open: &Open,
     ) -> Arc<Self> {
-        let request = &open.request;
-        let call = AskingCall {
-            tool: Arc::clone(tool),
-            effects: effects.names(),
-            targets: Arc::clone(targets),
-            arguments: arguments.clone(),
-            session: request.session.clone(),
-            agent: request.agent.clone(),
-            call_id: request.call_id.clone(),
-            asked_for: super::clear::asked_for(runtime, request),
-        };
+        let asked_for = asked_for(runtime, &open.request);
+        let call = RunningCall::new(decoded, (effects, targets), open, asked_for);
         let state = QuestionState {
             clock: Arc::clone(&runtime.clock),
             progress: Mutex::default(),
@@ -164,116 +146,102 @@ impl UnkeptAsker {
             None => entry.waited(waited),
         }
     }
-
-    fn approvers(&self) -> Vec<&'static str> {
-        let AskingCall { session, asked_for, .. } = &*self.call;
-        let asked = self.runtime.broker.approvers(session, asked_for);
-        asked.iter().map(|approver| approver.name()).collect()
-    }
 }
 
-impl AsksUnkept for UnkeptAsker {
-    fn ask(
+/// Returns the names of the approvers that can be asked.
+pub(super) fn approvers(runtime: &Runtime, call: &RunningCall) -> Vec<&'static str> {
+    let asked = runtime.broker.approvers(call.session(), &call.asked_for);
+    asked.iter().map(|approver| approver.name()).collect()
+}
+
+impl AsksMidway for MidwayAsker {
+    fn ask_unkept(
         &self,
         change: UnkeptChange,
-        answered: Box<dyn FnOnce(UnkeptAnswer) + Send>,
+        answered: Box<dyn FnOnce(MidwayAnswer) + Send>,
     ) -> Box<dyn Send> {
-        let names = self.approvers();
-        let Some(tasks) = self.tasks.as_ref().filter(|_| !names.is_empty()) else {
+        let has_approver = !approvers(&self.runtime, &self.call).is_empty();
+        let Some(tasks) = self.tasks.as_ref().filter(|_| has_approver) else {
             return Box::new(());
         };
         let (runtime, call) = (Arc::clone(&self.runtime), Arc::clone(&self.call));
-        let thinking = Thinking::begin(&self.state, &names);
+        let state = Arc::clone(&self.state);
         let asking = async move {
-            let answer = put(&runtime, &call, &thinking.0, change, &names.join(", ")).await;
-            // The clock of the command runs again with the answer.
-            drop(thinking);
-            answered(answer);
+            let path = change.path.to_string_lossy();
+            let digest = call.digest(&[UNKEPT, &path]);
+            let question = |order: QuestionOrder| call.question_of_unkept(order, &change);
+            let (answer, _) = put(&runtime, &call, &state, (digest, &question), &|| false).await;
+            answered(answer_of(&answer));
         };
         Box::new(AbortOnDrop(tasks.spawn(asking).abort_handle()))
     }
+
+    fn ask_outside(
+        &self,
+        wanted: OutsideOpen,
+        asking: Box<dyn FnOnce() + Send>,
+        answered: Box<dyn FnOnce(OutsideAnswer) + Send>,
+    ) -> Box<dyn Send> {
+        let Some(tasks) = &self.tasks else { return Box::new(()) };
+        let (runtime, call) = (Arc::clone(&self.runtime), Arc::clone(&self.call));
+        let state = Arc::clone(&self.state);
+        let opening = async move { answered(call.opens(&runtime, &state, &wanted, asking).await) };
+        Box::new(AbortOnDrop(tasks.spawn(opening).abort_handle()))
+    }
 }
 
-/// Sends the question and waits until it is settled.
-async fn put(
+/// Sends a question about the command of a call and waits until it is settled, with its clock stopped. Returns the answer, and
+/// who gave it.
+pub(super) async fn put(
     runtime: &Runtime,
-    call: &AskingCall,
-    state: &QuestionState,
-    change: UnkeptChange,
-    names: &str,
-) -> UnkeptAnswer {
-    let mut hasher = blake3::Hasher::new();
-    let path = change.path.to_string_lossy();
-    let agent = call.agent.as_deref().unwrap_or_default();
-    for text in [UNKEPT, &call.session, agent, &call.call_id, &path] {
-        hasher.update(text.as_bytes()).update(&[0]);
-    }
+    call: &RunningCall,
+    state: &Arc<QuestionState>,
+    (digest, question): (Digest, &(dyn Fn(QuestionOrder) -> Question + Sync)),
+    covered: &(dyn Fn() -> bool + Sync),
+) -> (Answer, Option<&'static str>) {
+    let names = approvers(runtime, call);
+    let thinking = Thinking::begin(state, &names);
     let about = About {
-        digest: hasher.finalize().into(),
-        session: &call.session,
+        digest,
+        session: call.session(),
         call_id: &call.asked_for,
         timeout: runtime.answer_within,
     };
-    let sandbox = runtime.guard.containment(&call.session);
+    let sandbox = runtime.guard.containment(call.session());
     let told = Mutex::new(None);
+    let names = names.join(", ");
     let question = |n_asked, id| {
-        let question = call.question((n_asked, id), &change, sandbox.clone(), about.timeout);
-        *lock(&told) = approval_hooks::asked(runtime, &*call.tool, &question, names);
+        let (timeout, sandbox) = (about.timeout, sandbox.clone());
+        let question = question(QuestionOrder { id, n_asked, timeout, sandbox });
+        *lock(&told) = approval_hooks::asked(runtime, &*call.tool, &question, &names);
         question
     };
-    let settled = runtime.broker.settle(&about, question, || false).await;
+    let settled = runtime.broker.settle(&about, question, covered).await;
     let told = lock(&told).take();
     approval_hooks::answered(told, settled.by, &settled.answer);
-    let answer = match &settled.answer {
-        Answer::Yes(_) => UnkeptAnswer::Yes,
-        Answer::No(words) => UnkeptAnswer::No(words.as_deref().map(short)),
-        Answer::TimedOut => UnkeptAnswer::TimedOut,
-        Answer::Gone => UnkeptAnswer::Unanswered,
-    };
     let mut progress = lock(&state.progress);
     if let Some(by) = settled.by {
         progress.by = Some(by.to_owned());
     }
-    progress.answer = Some(settled.answer);
-    answer
+    progress.answer = Some(settled.answer.clone());
+    drop(progress);
+    // The clock of the command runs again with the answer.
+    drop(thinking);
+    (settled.answer, settled.by)
+}
+
+/// Returns an answer as the command gets it.
+pub(super) fn answer_of(answer: &Answer) -> MidwayAnswer {
+    match answer {
+        Answer::Yes(_) => MidwayAnswer::Yes,
+        Answer::No(words) => MidwayAnswer::No(words.as_deref().map(short)),
+        Answer::TimedOut => MidwayAnswer::TimedOut,
+        Answer::Gone => MidwayAnswer::Unanswered,
+    }
 }
 
 /// Returns the words of an approver in one line, of at most [`MAX_WORDS`] bytes.
 fn short(words: &str) -> String {
     let words = words.get(..words.floor_char_boundary(MAX_WORDS)).unwrap_or_default();
     words.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-impl AskingCall {
-    fn question(
-        &self,
-        (n_asked, id): (u64, String),
-        change: &UnkeptChange,
-        sandbox: Option<String>,
-        timeout: Duration,
-    ) -> Question {
-        Question {
-            id,
-            call_id: self.call_id.clone(),
-            session: self.session.clone(),
-            agent: self.agent.clone(),
-            asked_for: self.asked_for.clone(),
-            tool: self.tool.name().to_owned(),
-            tool_origin: self.tool.origin(),
-            effects: self.effects.clone(),
-            targets: self.targets.as_ref().clone(),
-            arguments: self.arguments.clone(),
-            is_open: false,
-            undo: UndoCover::None,
-            unkept: Some(change.clone()),
-            diff: None,
-            sandbox,
-            rule: UNKEPT,
-            origin: None,
-            why: format!("it ran unasked, and {}", change.why),
-            covers: Vec::new(),
-            n_asked,
-            timeout,
-        }
-    }
 }
