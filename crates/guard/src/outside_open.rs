@@ -3,7 +3,7 @@
 //! The sandbox of a running process cannot be widened. So sinew opens the file itself, once an answer or a rule gives the
 //! command what it needs, and sends it.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -43,11 +43,10 @@ impl Guard {
     /// which it would be made. `None` if no answer gives it, or the system does not.
     pub fn need_of_open(&self, path: &Path) -> Option<Need> {
         let commands = self.shared.commands.as_ref()?;
-        let is_outside = matches!(self.position_of(path), Some(Position::Outside));
         let names = Names::new(path, self.shared.roots.named(path));
         let access = Access::Lend { is_writable: true };
         let is_open = self.files.outside == OutsidePaths::Ask
-            && is_outside
+            && matches!(self.position_outside(path, access), Ok(Position::Outside))
             && !commands.is_of_programs(path)
             && rules::check_own(path, access).is_ok()
             && self.rules.check(path).is_ok()
@@ -68,10 +67,6 @@ impl Guard {
         };
         may_write(needed).ok()?;
         Some(Need::Write(needed.to_owned()))
-    }
-
-    fn position_of(&self, path: &Path) -> Option<Position> {
-        self.position_outside(path, Access::Lend { is_writable: true }).ok()
     }
 }
 
@@ -108,7 +103,7 @@ impl OutsideGrant {
 struct OpenRight {
     granted: ExtraPath,
     dir: PathBuf,
-    name: std::ffi::OsString,
+    name: OsString,
     flags: OFlags,
     mode: Mode,
 }
@@ -122,7 +117,7 @@ impl OpensOutside for OpenRight {
         let granted = openat2(CWD, &self.granted.path, HELD, Mode::empty(), NO_LINKS)?;
         // Another file or directory may have the name by now.
         if identity_of(&fstat(&granted)?).of_file() != self.granted.identity {
-            return Err(Errno::STALE.into());
+            return Err(stale());
         }
         let Ok(rest) = self.dir.strip_prefix(&self.granted.path) else {
             // It is the file itself.
@@ -133,7 +128,7 @@ impl OpensOutside for OpenRight {
         let dir = openat2(&granted, rest, HELD | OFlags::DIRECTORY, Mode::empty(), within)?;
         match openat(&dir, &self.name, HELD | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(file) => self.again(&file),
-            Err(Errno::NOENT) if self.flags.contains(OFlags::CREATE) => self.make(&dir, &self.name),
+            Err(Errno::NOENT) if self.flags.contains(OFlags::CREATE) => self.make(&dir),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -155,9 +150,9 @@ impl OpenRight {
     }
 
     /// Makes a file.
-    fn make(&self, dir: &OwnedFd, name: &OsStr) -> io::Result<OutsideFile> {
+    fn make(&self, dir: &OwnedFd) -> io::Result<OutsideFile> {
         let new = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(dir, name, (self.flags & TAKEN) | new, Mode::RUSR | Mode::WUSR)?;
+        let file = openat(dir, &self.name, (self.flags & TAKEN) | new, Mode::RUSR | Mode::WUSR)?;
         // The mask of this process is that of no command.
         fchmod(&file, self.mode)?;
         Ok(OutsideFile { file, before: None })

@@ -14,7 +14,7 @@ use sinew_tool::sync::lock;
 use sinew_tool::{AsksMidway, MidwayAnswer, OutsideAnswer, OutsideFile, OutsideOpen, UnkeptChange};
 
 use super::undo::AddsDirs;
-use super::wire::{self, Asked, Command, NotOpened, Report};
+use super::wire::{self, Asked, Command, MidwayQuestion, NotOpened, Report};
 
 /// Stops a clock while an approver thinks.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ struct Paused {
 }
 
 impl Pause {
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         lock(&self.0).since.get_or_insert_with(Instant::now);
     }
 
@@ -49,10 +49,22 @@ impl Pause {
 
 /// What sinew answered to the question of a supervisor.
 pub(super) enum Answered {
-    /// To [`Report::Asks`].
+    /// To [`MidwayQuestion::Unkept`].
     Unkept(MidwayAnswer),
-    /// To [`Report::Opens`].
+    /// To [`MidwayQuestion::Outside`].
     Outside(Result<OutsideFile, NotOpened>),
+}
+
+impl Answered {
+    /// Returns the answer to [`MidwayQuestion::Outside`] with the fds of its message.
+    pub(super) fn opened(opened: Result<(), NotOpened>, handles: Vec<OwnedFd>) -> Self {
+        Self::Outside(opened.and_then(|()| {
+            let mut handles = handles.into_iter();
+            let missing = NotOpened::Refused(MidwayAnswer::Unanswered);
+            let file = handles.next().ok_or(missing)?;
+            Ok(OutsideFile { file, before: handles.next() })
+        }))
+    }
 }
 
 /// The question of a supervisor: its notify handler asks, and its watch gets the answer.
@@ -76,11 +88,12 @@ impl PendingQuestion {
     }
 
     /// Sends the question to sinew. The clock stops once an approver is asked.
-    pub(super) fn ask(&self, question: &Report) -> io::Result<()> {
-        if let Report::Asks(_) = question {
+    pub(super) fn ask(&self, question: MidwayQuestion) -> io::Result<()> {
+        if let MidwayQuestion::Unkept(_) = question {
             self.pause.begin();
         }
-        wire::send(&self.line, question, &[]).inspect_err(|_| self.pause.end())
+        let report = Report::Asks(question);
+        wire::send(&self.line, &report, &[]).inspect_err(|_| self.pause.end())
     }
 
     /// Takes the question back; an answer comes all the same.
@@ -88,19 +101,8 @@ impl PendingQuestion {
         let _ = wire::send(&self.line, &Report::TakesBack, &[]);
     }
 
-    /// Takes a message of sinew with its fds, if it is an answer.
-    pub(super) fn answer(&self, command: Command, handles: Vec<OwnedFd>) {
-        let answered = match command {
-            Command::Stop | Command::Kill => return,
-            Command::Asking => return self.pause.begin(),
-            Command::Answer(answer) => Answered::Unkept(answer),
-            Command::Opened(opened) => Answered::Outside(opened.and_then(|()| {
-                let mut handles = handles.into_iter();
-                let missing = NotOpened::Refused(MidwayAnswer::Unanswered);
-                let file = handles.next().ok_or(missing)?;
-                Ok(OutsideFile { file, before: handles.next() })
-            })),
-        };
+    /// Takes the answer of sinew.
+    pub(super) fn answer(&self, answered: Answered) {
         *self.slot() = Some(answered);
         self.pause.end();
         let _ = rustix::io::write(&self.answered, &1_u64.to_ne_bytes());
@@ -139,43 +141,39 @@ pub(super) struct AskedQuestion {
 }
 
 impl AskedQuestion {
-    /// Asks what a supervisor reports, whose socket gets the answer.
+    /// Asks the question of a supervisor, whose socket gets the answer.
     pub(super) fn of(
-        report: Report,
+        question: MidwayQuestion,
         answerer: Option<&Answerer>,
         pause: &Arc<Pause>,
         line: BorrowedFd<'_>,
     ) -> Option<Self> {
-        let unanswered = match &report {
-            Report::Asks(_) => Command::Answer(MidwayAnswer::Unanswered),
-            Report::Opens(_) => refused(MidwayAnswer::Unanswered),
-            Report::TakesBack | Report::Failed(..) | Report::Ended { .. } => return None,
+        let unanswered = match &question {
+            MidwayQuestion::Unkept(_) => Command::Answer(MidwayAnswer::Unanswered),
+            MidwayQuestion::Outside(_) => refused(MidwayAnswer::Unanswered),
         };
         let own = answerer.and_then(|answerer| Some((answerer, line.try_clone_to_owned().ok()?)));
         let Some((answerer, own)) = own else {
             let _ = wire::send(line, &unanswered, &[]);
             return None;
         };
-        if let Report::Asks(_) = report {
-            pause.begin();
-        }
         let line = Mutex::new(Some(own));
         let to = Arc::new(AnswerTo { line, pause: Arc::clone(pause), unanswered });
         let answered = AnswerOnDrop(Arc::clone(&to));
-        let asked = match report {
-            Report::Asks(Asked { path, size, removes, reason }) => {
+        let asked = match question {
+            MidwayQuestion::Unkept(Asked { path, size, removes, reason }) => {
+                to.pause.begin();
                 let change = UnkeptChange { path, size, removes, why: why(reason) };
                 let answered = move |answer| answered.0.send(&Command::Answer(answer), &[]);
                 answerer.asks.ask_unkept(change, Box::new(answered))
             }
-            Report::Opens(wire::OutsideOpen { path, flags, mode }) => {
+            MidwayQuestion::Outside(wire::OutsideOpen { path, flags, mode }) => {
                 let (dirs, wanted) = (answerer.dirs.clone(), OutsideOpen { path, flags, mode });
                 let to = Arc::clone(&to);
                 let asking = move || to.stop_clock();
                 let answered = move |answer| answered.0.open(answer, dirs.as_deref());
                 answerer.asks.ask_outside(wanted, Box::new(asking), Box::new(answered))
             }
-            Report::TakesBack | Report::Failed(..) | Report::Ended { .. } => Box::new(()),
         };
         Some(Self { _asked: asked, to })
     }
@@ -205,9 +203,8 @@ impl AnswerTo {
 
     fn send_to(&self, line: &OwnedFd, answer: &Command, handles: &[BorrowedFd<'_>]) {
         self.pause.end();
-        // The command may have ended.
         if wire::send(line, answer, handles).is_err() {
-            // Its words were too long for a message without a file.
+            // The command has ended, or the words of an approver were too long for a message.
             let _ = wire::send(line, &self.unanswered, &[]);
         }
     }

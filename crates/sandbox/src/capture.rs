@@ -179,11 +179,12 @@ impl Following {
             };
             let wait = next.saturating_duration_since(Instant::now());
             if self.capture.wait(&self.ordered, wait, spool)? {
-                match wire::receive::<Report>(&self.ordered.line) {
-                    Ok(Some((report, _))) if report.is_of_question() => {
+                match wire::receive(&self.ordered.line) {
+                    Ok(Some((Report::Asks(asked), _))) => {
                         let (asks, line) = (self.answerer.as_ref(), self.ordered.line.as_fd());
-                        self.question = AskedQuestion::of(report, asks, &self.clock.pause, line);
+                        self.question = AskedQuestion::of(asked, asks, &self.clock.pause, line);
                     }
+                    Ok(Some((Report::TakesBack, _))) => self.question = None,
                     told => return Ok(self.hear(told)),
                 }
             }
@@ -237,12 +238,15 @@ impl Following {
                 }
                 ready = line.readable() => {
                     ready?;
-                    let receive = || wire::receive::<Report>(&line);
-                    told = match line.try_io(Interest::READABLE, receive) {
+                    told = match line.try_io(Interest::READABLE, || wire::receive(&line)) {
                         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-                        Ok(Some((report, _))) if report.is_of_question() => {
+                        Ok(Some((Report::Asks(asked), _))) => {
                             let (asks, line) = (answerer.as_ref(), line.as_fd());
-                            question = AskedQuestion::of(report, asks, &clock.pause, line);
+                            question = AskedQuestion::of(asked, asks, &clock.pause, line);
+                            None
+                        }
+                        Ok(Some((Report::TakesBack, _))) => {
+                            question = None;
                             None
                         }
                         told => Some(told),
@@ -273,8 +277,7 @@ impl Following {
                 let out_of_time = out_of_time || was_late;
                 Became::Ended { end, n_left, is_left, cwd, out_of_time }
             }
-            Ok(Some((Report::Asks(_) | Report::Opens(_) | Report::TakesBack, _)) | None)
-            | Err(_) => Became::Lost,
+            Ok(Some((Report::Asks(_) | Report::TakesBack, _)) | None) | Err(_) => Became::Lost,
         }
     }
 

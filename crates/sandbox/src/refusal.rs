@@ -57,10 +57,13 @@ pub(super) fn told(
         },
         wire::Refused::Outside { path, answer } => Refused {
             grant: root_for(&path, home),
-            why: match answer {
-                Some(answer) => answered(String::from("it is outside the roots"), &answer),
-                None => String::from("it is outside the roots"),
-            },
+            why: answered("it is outside the roots", answer.as_ref()),
+            ..base
+        },
+        wire::Refused::Changed { .. } => Refused {
+            why: String::from("it changed while the command waited for the answer"),
+            grant: String::from(AGAIN),
+            fails: true,
             ..base
         },
         wire::Refused::Socket { .. } => Refused {
@@ -82,7 +85,7 @@ pub(super) fn told(
             let why = asking::why(reason);
             let (why, grant) = match answer {
                 Some(answer @ (MidwayAnswer::No(_) | MidwayAnswer::TimedOut)) => {
-                    (answered(String::from(why), &answer), AGAIN)
+                    (answered(why, Some(&answer)), AGAIN)
                 }
                 _ => (format!("it ran unasked, and {why}"), APPROVER),
             };
@@ -99,12 +102,12 @@ pub(super) fn told(
 }
 
 /// Returns why a change was refused, with what an approver answered.
-fn answered(why: String, answer: &MidwayAnswer) -> String {
+fn answered(why: &str, answer: Option<&MidwayAnswer>) -> String {
     match answer {
-        MidwayAnswer::No(Some(words)) => format!("{why}, and the answer was no: {words}"),
-        MidwayAnswer::No(None) => format!("{why}, and the answer was no"),
-        MidwayAnswer::TimedOut => format!("{why}, and no approver answered in time"),
-        MidwayAnswer::Yes | MidwayAnswer::Unanswered => why,
+        Some(MidwayAnswer::No(Some(words))) => format!("{why}, and the answer was no: {words}"),
+        Some(MidwayAnswer::No(None)) => format!("{why}, and the answer was no"),
+        Some(MidwayAnswer::TimedOut) => format!("{why}, and no approver answered in time"),
+        Some(MidwayAnswer::Yes | MidwayAnswer::Unanswered) | None => String::from(why),
     }
 }
 
@@ -163,6 +166,7 @@ fn need_of(refused: &wire::Refused) -> Option<Need> {
         wire::Refused::Protected { .. }
         | wire::Refused::Content { .. }
         | wire::Refused::Denied { .. }
+        | wire::Refused::Changed { .. }
         | wire::Refused::NotKept { .. } => None,
     }
 }

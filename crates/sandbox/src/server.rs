@@ -103,8 +103,7 @@ impl RunningServer {
                 is_missing: false,
                 why: format!("it could not be contained: {}", words(number)),
             },
-            Ok(Some((Report::Asks(_) | Report::Opens(_) | Report::TakesBack, _)) | None)
-            | Err(_) => Exit::Lost,
+            Ok(Some((Report::Asks(_) | Report::TakesBack, _)) | None) | Err(_) => Exit::Lost,
         }
     }
 

@@ -21,7 +21,7 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::asking::PendingQuestion;
+use super::asking::{Answered, PendingQuestion};
 use super::exec_child::{self, OomPreference, Started, SupervisorRequest};
 use super::fork_server::Notifier;
 use super::kill_scope::Killer;
@@ -318,11 +318,16 @@ impl Watch<'_> {
             }
             if told {
                 match wire::receive::<Command>(self.line) {
-                    Ok(Some((
-                        answer @ (Command::Answer(_) | Command::Asking | Command::Opened(_)),
-                        handles,
-                    ))) => {
-                        self.question.as_ref().inspect(|question| question.answer(answer, handles));
+                    Ok(Some((Command::Asking, _))) => {
+                        self.question.as_ref().inspect(|question| question.pause.begin());
+                        continue;
+                    }
+                    Ok(Some((Command::Answer(answer), _))) => {
+                        self.answer(Answered::Unkept(answer));
+                        continue;
+                    }
+                    Ok(Some((Command::Opened(opened), handles))) => {
+                        self.answer(Answered::opened(opened, handles));
                         continue;
                     }
                     Ok(Some((Command::Stop, _))) => {
@@ -336,6 +341,12 @@ impl Watch<'_> {
                 }
                 was_told = true;
             }
+        }
+    }
+
+    fn answer(&self, answered: Answered) {
+        if let Some(question) = &self.question {
+            question.answer(answered);
         }
     }
 

@@ -265,13 +265,20 @@ pub(super) enum NotOpened {
     Failed(i32),
 }
 
+/// A question of a running command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum MidwayQuestion {
+    /// It waits for a [`Command::Answer`].
+    Unkept(Asked),
+    /// It waits for a [`Command::Opened`].
+    Outside(OutsideOpen),
+}
+
 /// The result of a command, or its question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// It waits for a [`Command::Answer`].
-    Asks(Asked),
-    /// It waits for a [`Command::Opened`].
-    Opens(OutsideOpen),
+    /// It waits for the answer.
+    Asks(MidwayQuestion),
     /// Its question is taken back, since no process waits for it any more.
     TakesBack,
     /// It could not be started.
@@ -288,13 +295,6 @@ pub(super) enum Report {
         cwd: Option<PathBuf>,
         findings: Findings,
     },
-}
-
-impl Report {
-    /// Returns whether it asks, or takes a question back.
-    pub(super) fn is_of_question(&self) -> bool {
-        matches!(self, Self::Asks(_) | Self::Opens(_) | Self::TakesBack)
-    }
 }
 
 /// The findings about a command: its first refusals with their counts and the number of others, and its changes that
@@ -352,6 +352,11 @@ pub(super) enum Refused {
         path: PathBuf,
         answer: Option<MidwayAnswer>,
     },
+    /// To open a file outside the roots that changed while an approver was asked.
+    Changed {
+        #[serde(with = "path_bytes")]
+        path: PathBuf,
+    },
     /// To reach a program of the machine by its socket.
     Socket {
         #[serde(with = "path_bytes")]
@@ -378,6 +383,7 @@ impl Refused {
             | Self::Content { path, .. }
             | Self::Denied { path, .. }
             | Self::Outside { path, .. }
+            | Self::Changed { path }
             | Self::Socket { path }
             | Self::NotKept { path, .. } => Some(path),
             Self::Datagrams | Self::Network { .. } => None,
@@ -431,11 +437,11 @@ pub(super) enum Command {
     Stop,
     /// Kill every process now.
     Kill,
-    /// The answer to [`Report::Asks`].
+    /// The answer to [`MidwayQuestion::Unkept`].
     Answer(MidwayAnswer),
-    /// An approver is asked about [`Report::Opens`], so the clock of the command stops.
+    /// An approver is asked about [`MidwayQuestion::Outside`], so the clock of the command stops.
     Asking,
-    /// The answer to [`Report::Opens`]. The opened file follows and, if it is not new, the same one for reading.
+    /// The answer to [`MidwayQuestion::Outside`]. The opened file follows and, if it is not new, the same one for reading.
     Opened(Result<(), NotOpened>),
 }
 

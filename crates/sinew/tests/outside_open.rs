@@ -413,10 +413,52 @@ fn swap_while_it_waits_changes_nothing_else() {
             if !is_control {
                 assert_eq!(outside(&place), there, "{line}: {reply}");
                 assert_eq!(reply["ok"], false, "{line}: {reply}");
-                assert!(text(&reply).contains("Stale file handle"), "{line}: {reply}");
+                let said = "it changed while the command waited for the answer";
+                assert!(text(&reply).contains(said), "{line}: {reply}");
             }
         }
     }
+}
+
+/// Another open that waits kept the question, and its answer bound that one.
+#[test]
+fn question_about_a_process_that_is_gone_is_taken_back() {
+    let place = place();
+    let mut pipe = Piped::start(&place, AUTO);
+    let line = "timeout -s KILL 0.3 sh -c 'echo x >NEAR/gone'; echo y >HOME/papers/new";
+    bash(&mut pipe, 1, &filled(&place, line));
+    let gone = pipe.next("question");
+    assert_eq!(gone["head"][0], "Let a command change near outside the project?");
+    pipe.next("settled");
+    let question = pipe.next("question");
+    assert_eq!(question["head"][0], "Let a command change papers outside the project?");
+    pipe.answer(&gone, "no");
+    pipe.answer(&question, "yes");
+    pipe.next("reply");
+    pipe.end();
+    assert_eq!(fs::read_to_string(place.home.join("papers/new")).unwrap(), "y\n");
+    assert!(!top(&place).join("near/gone").exists());
+}
+
+/// A no bound what an answer for the session covers.
+#[test]
+fn a_no_leaves_standing_answers() {
+    let place = place();
+    let script = "import sys\nfor path in sys.argv[1:]:\n try: open(path, 'a').write('x')\n except OSError: pass\n";
+    fs::write(place.root.join("w.py"), script).unwrap();
+    let mut pipe = Piped::start(&place, AUTO);
+    for (id, line, answer) in
+        [(1, "python3 w.py NEAR/1", "session"), (2, "python3 w.py HOME/papers/old NEAR/2", "no")]
+    {
+        bash(&mut pipe, id, &filled(&place, line));
+        let question = pipe.next("question");
+        pipe.answer(&question, answer);
+        let next = pipe.next_of(&["question", "reply"]);
+        assert_eq!(next["type"], "reply", "{next}");
+    }
+    pipe.end();
+    assert_eq!(fs::read_to_string(place.home.join("papers/old")).unwrap(), "old\n");
+    assert!(top(&place).join("near/2").exists());
 }
 
 /// No file is made for a question that was taken back.

@@ -91,10 +91,12 @@ impl CommandCall {
         if beside.iter().any(|known| dir.starts_with(known)) {
             return Ok(());
         }
-        beside.push(dir.to_owned());
-        let text = written(&self.mark, &beside, self.since_ms).to_string();
+        let all: Vec<PathBuf> = beside.iter().cloned().chain([dir.to_owned()]).collect();
+        let text = written(&self.mark, &all, self.since_ms).to_string();
         // It is longer than the one before.
-        self.file.write_all_at(text.as_bytes(), 0)
+        self.file.write_all_at(text.as_bytes(), 0)?;
+        *beside = all;
+        Ok(())
     }
 }
 

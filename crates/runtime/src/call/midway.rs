@@ -73,7 +73,13 @@ struct Thinking(Arc<QuestionState>);
 impl Thinking {
     fn begin(state: &Arc<QuestionState>, names: &[&str]) -> Self {
         let mut progress = lock(&state.progress);
-        (progress.since, progress.by) = (Some(state.clock.now()), Some(names.join(", ")));
+        // The answer to an earlier question is none to this one.
+        *progress = AskingProgress {
+            since: Some(state.clock.now()),
+            by: Some(names.join(", ")),
+            waited: progress.waited,
+            answer: None,
+        };
         Self(Arc::clone(state))
     }
 }

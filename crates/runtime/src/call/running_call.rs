@@ -25,7 +25,7 @@ use crate::catalog::Looker;
 use crate::runtime::Runtime;
 
 /// The most questions of one command about files outside the roots.
-const MAX_ASKED: u32 = 3;
+const MAX_ASKED_OUTSIDE: u32 = 3;
 
 /// A call whose command runs.
 pub(super) struct RunningCall {
@@ -49,7 +49,7 @@ pub(super) struct RunningCall {
 #[derive(Default)]
 struct OutsideSoFar {
     granted: Vec<OutsideGrant>,
-    /// The answer that was no yes: it holds for each later one.
+    /// The answer that was no yes: it holds for each later one that a person would be asked about.
     refused: Option<MidwayAnswer>,
     n_asked: u32,
 }
@@ -166,15 +166,9 @@ impl RunningCall {
         let Some(need) = self.guard.need_of_open(&wanted.path) else {
             return OutsideAnswer::Refused(MidwayAnswer::Unanswered);
         };
-        let known = {
-            let outside = lock(&self.outside);
-            let right = outside.granted.iter().find_map(|granted| granted.right(wanted));
-            right.map(Ok).or_else(|| outside.refused.clone().map(Err))
-        };
-        match known {
-            Some(Ok(right)) => return OutsideAnswer::Granted(right),
-            Some(Err(answer)) => return OutsideAnswer::Refused(answer),
-            None => {}
+        let known = lock(&self.outside).granted.iter().find_map(|granted| granted.right(wanted));
+        if let Some(right) = known {
+            return OutsideAnswer::Granted(right);
         }
         let cleared = match self.needing(runtime, &need) {
             Ok(judged) => self.cleared(runtime, state, judged, (&need, wanted, asking)).await,
@@ -250,7 +244,10 @@ impl RunningCall {
         }
         {
             let mut outside = lock(&self.outside);
-            if MAX_ASKED <= outside.n_asked {
+            if let Some(answer) = &outside.refused {
+                return Err(NotCleared::Answered(answer.clone()));
+            }
+            if MAX_ASKED_OUTSIDE <= outside.n_asked {
                 return Ok(None);
             }
             outside.n_asked += 1;

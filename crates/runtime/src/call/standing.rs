@@ -90,7 +90,7 @@ pub(super) async fn grant(
         text: format!(
             "{}: {what}; answered by {} for the call {}",
             scope.as_str(),
-            by.unwrap_or("nobody"),
+            by.unwrap_or("no approver"),
             call_id
         ),
         session: Some(session.to_owned()),

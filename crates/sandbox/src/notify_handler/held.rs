@@ -15,7 +15,7 @@ use super::CallHandler;
 use super::before_images::UndoHandles;
 use crate::asking::{Answered, PendingQuestion};
 use crate::spawn::{Call, SyscallAnswer};
-use crate::wire::{NotOpened, OutsideOpen, Refused, Report};
+use crate::wire::{MidwayQuestion, NotOpened, OutsideOpen, Refused};
 
 /// The most calls that wait for one answer. More stay with the kernel meanwhile, and so do those that would not wait.
 const MAX_HELD: usize = 1_024;
@@ -112,7 +112,7 @@ impl CallHandler {
         };
         let Some(asked) = images.take_asked(removes(&call)) else { return false };
         if self.held.stage.get() == Stage::Settled {
-            if question.ask(&Report::Asks(asked.clone())).is_err() {
+            if question.ask(MidwayQuestion::Unkept(asked.clone())).is_err() {
                 images.settle(MidwayAnswer::Unanswered);
                 images.put_asked(asked);
                 images.note_refused();
@@ -150,7 +150,7 @@ impl CallHandler {
             self.held.calls.borrow_mut().push(call);
             return true;
         }
-        if question.ask(&Report::Opens(wanted.clone())).is_err() {
+        if question.ask(MidwayQuestion::Outside(wanted.clone())).is_err() {
             self.refuse_outside(&wanted, otherwise, None);
             return false;
         }
@@ -178,14 +178,18 @@ impl CallHandler {
         }
     }
 
-    /// Drops held calls whose callers are gone, and takes the question back with the last one.
+    /// Drops held calls whose callers are gone, and takes the question back with the last one, or with the call that opens what
+    /// the question is about.
     fn check_held(&self, question: &PendingQuestion) {
         self.held.checked_at.set(Some(Instant::now()));
         let mut held = self.held.calls.borrow_mut();
         held.retain(|call| self.calls.waits(call));
         let opening = self.held.opening.borrow();
-        let is_left = opening.as_ref().is_some_and(|opening| self.calls.waits(&opening.call));
-        if held.is_empty() && !is_left && self.held.stage.get() == Stage::Waits {
+        let is_gone = match &*opening {
+            Some(opening) => !self.calls.waits(&opening.call),
+            None => held.is_empty(),
+        };
+        if is_gone && self.held.stage.get() == Stage::Waits {
             self.held.stage.set(Stage::TakenBack);
             question.take_back();
         }
@@ -225,8 +229,15 @@ impl CallHandler {
         let answer = match opened {
             // Of a caller that is gone, a file that was made for it remains.
             Ok(file) if !waits && file.before.is_some() => return,
+            Err(_) if !waits => return,
             Ok(file) => self.lock_calls(&call).and_then(|_turn| self.keep_outside(&wanted, file)),
-            Err(NotOpened::Failed(number)) => Err(Errno::from_raw_os_error(number)),
+            Err(NotOpened::Failed(number)) => {
+                let errno = Errno::from_raw_os_error(number);
+                if errno == Errno::STALE {
+                    self.found.refuse(Refused::Changed { path: wanted.path });
+                }
+                Err(errno)
+            }
             Err(NotOpened::Refused(answer)) => {
                 let answer = Some(answer).filter(|answer| *answer != MidwayAnswer::Unanswered);
                 self.refuse_outside(&wanted, otherwise, answer);
